@@ -1,0 +1,1 @@
+"""The front door: Django project, HTTP dialects, keys, admin."""

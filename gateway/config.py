@@ -1,0 +1,158 @@
+"""Every setting: its name, type, default and meaning. The only reader of the environment.
+
+A setting NAME is read from the environment variable NAME, or, for every setting, from the file
+that NAME_FILE points to (as container secrets are mounted). `docs/configuration.md` describes
+each; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+class ConfigError(Exception):
+    """A setting has a bad value; the message names each one and says what is wrong with it."""
+
+
+class Config(BaseSettings):
+    """The settings of one process."""
+
+    model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", frozen=True)
+
+    HOST: str = Field("127.0.0.1", description="Address that the gateway listens on.")
+    PORT: int = Field(8080, ge=1, le=65535, description="Port that the gateway listens on.")
+    DATA_DIR: Path = Field(
+        BASE_DIR / "var",
+        description="Folder for models, embedded servers, secrets and logs.",
+    )
+    SECRET_KEY: str = Field(
+        "",
+        description="Signs sessions and separates teams' prefix caches. Empty: one is made and "
+        "kept in the data directory.",
+    )
+    DEBUG: bool = Field(False, description="Django's debug pages. Never on a public address.")
+    ALLOWED_HOSTS: Annotated[list[str], NoDecode] = Field(
+        ["*"], description="Host names, separated by commas, that the gateway answers to."
+    )
+    DATABASE_URL: str = Field(
+        "", description="PostgreSQL, as postgresql://user:password@host/name. Empty: embedded."
+    )
+    REDIS_URL: str = Field(
+        "", description="A Redis-protocol server, as redis://host:6379/0. Empty: embedded."
+    )
+    REDIS_PREFIX: str = Field(
+        "tandem", min_length=1, description="Prefix of every key, so that installs can share one."
+    )
+    GATEWAY_ROLE: Literal["all", "api", "admin"] = Field(
+        "all", description="What a gateway process answers: the API, the admin, or both."
+    )
+    GATEWAY_PROCESSES: int = Field(
+        1, ge=1, le=64, description="Gateway processes that serve starts on one listening socket."
+    )
+    REQUEST_TIMEOUT_S: float = Field(
+        600, gt=0, description="Longest time from admission to the end of a realtime request."
+    )
+    PING_INTERVAL_S: float = Field(
+        10, gt=0, description="A stream that has been quiet for so long gets a ping."
+    )
+    MAX_BODY_BYTES: int = Field(
+        32 * 1024 * 1024, ge=1024, description="Largest request body; larger ones get 413."
+    )
+    UNKNOWN_FIELDS: Literal["ignore", "reject"] = Field(
+        "ignore",
+        description="Unknown top-level request fields: ignored and listed in a response header, "
+        "or refused with 400.",
+    )
+    ENQUEUE_WAIT_S: float = Field(
+        5, ge=0, description="How long a new request waits for Redis to come back before 503."
+    )
+    HEARTBEAT_S: float = Field(
+        0.5, gt=0, description="How often engines and gateways say that they are alive."
+    )
+    DEAD_AFTER_S: float = Field(
+        3.5, gt=0, description="An engine or gateway silent for so long counts as dead."
+    )
+    STALL_AFTER_S: float = Field(
+        30, gt=0, description="An engine with work that makes no progress for so long is restarted."
+    )
+    ENGINE_MODELS: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Catalogue ids, separated by commas, that this engine worker serves. Empty: "
+        "this process owns no engine.",
+    )
+    STREAM_BUFFER_BYTES: int = Field(
+        4 * 1024 * 1024,
+        ge=1024,
+        description="Output that may wait in memory for a client that reads too slowly; beyond "
+        "it the stream is ended and the request aborted.",
+    )
+    LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="Least severe log lines that are written."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Take NAME from the file that NAME_FILE names, where NAME itself is not set."""
+        for name in cls.model_fields:
+            path = os.environ.get(f"{name}_FILE")
+            if path and name not in values:
+                try:
+                    values[name] = Path(path).read_text(encoding="utf-8").strip()
+                except OSError as error:
+                    raise ValueError(f"{name}_FILE: cannot read {path}: {error.strerror}") from None
+        return values
+
+    @field_validator("ALLOWED_HOSTS", "ENGINE_MODELS", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return [item.strip() for item in value.split(",") if item.strip()]
+        return value
+
+    @field_validator("DATA_DIR")
+    @classmethod
+    def _resolve(cls, value: Path) -> Path:
+        return value.expanduser().resolve()
+
+    @field_validator("DATABASE_URL")
+    @classmethod
+    def _only_postgresql(cls, value: str) -> str:
+        if value and not value.startswith(("postgresql://", "postgres://")):
+            raise ValueError("must be a postgresql:// URL; Tandem supports no other database")
+        return value
+
+    @field_validator("REDIS_URL")
+    @classmethod
+    def _only_redis(cls, value: str) -> str:
+        if value and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @model_validator(mode="after")
+    def _heartbeats_fit(self) -> Config:
+        if self.DEAD_AFTER_S < 3 * self.HEARTBEAT_S:
+            raise ValueError("DEAD_AFTER_S must be at least three times HEARTBEAT_S")
+        return self
+
+
+@cache
+def load() -> Config:
+    """Read the environment once. Raises `ConfigError` naming every bad setting."""
+    try:
+        return Config()
+    except ValidationError as error:
+        lines = [
+            f"  {'.'.join(str(part) for part in problem['loc']) or 'settings'}: "
+            f"{problem['msg'].removeprefix('Value error, ')}"
+            for problem in error.errors()
+        ]
+        raise ConfigError("Tandem cannot start, a setting is wrong:\n" + "\n".join(lines)) from None

@@ -1,0 +1,1 @@
+"""The engine room: canonical types, catalogue, admission, engines and the realtime transport."""

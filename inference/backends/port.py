@@ -1,0 +1,46 @@
+"""The port that every backend implements: in-process vLLM, the scripted engine, upstreams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+import msgspec
+
+from inference.events import Event
+from inference.request import GenerationRequest
+
+
+class BackendStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend's own view of its load. `kv_use` is a share between 0 and 1, if it has a cache.
+
+    `progress` grows whenever the engine makes any headway: work in flight while it stands still
+    is a hang.
+    """
+
+    running: int
+    waiting: int
+    kv_use: float | None
+    progress: int
+
+
+class Backend(Protocol):
+    """One engine for one model. `capacity` is how many requests it runs at the same time."""
+
+    capacity: int
+
+    async def start(self) -> None:
+        """Load the model. Raises `TandemError` (ENGINE_FAILED) saying why it cannot serve."""
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
+        """Run one request. Closing the generator, or cancelling its task, aborts it at once.
+
+        Yields `Started` when the prompt is tokenized, and ends with one `Finished` or `Failed`.
+        A fault of the request or of the engine is a `Failed` event; nothing is raised.
+        """
+
+    def stats(self) -> BackendStats:
+        """The load right now; cheap enough to call twice a second."""
+
+    async def stop(self) -> None:
+        """Free everything that `start` took. Harmless when called twice."""

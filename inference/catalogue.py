@@ -1,0 +1,69 @@
+"""The catalogue of models as the rest of the code sees it: frozen entries in a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from inference.models import Model
+
+
+class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One enabled model. The fields mean what `inference.models.Model` says they mean."""
+
+    id: str
+    display_name: str
+    aliases: tuple[str, ...]
+    backend: str
+    weights: str
+    context_tokens: int
+    capacity: int
+    max_waiting: int
+    workers: int
+    engine_options: dict[str, Any]
+    canary_prompt: str
+    canary_expect: str
+    created_at: datetime
+
+
+class Catalogue:
+    """An immutable snapshot of the enabled models, found by id or alias whatever the case."""
+
+    def __init__(self, entries: Iterable[ModelEntry]) -> None:
+        self.entries = tuple(entries)
+        self._by_name: dict[str, ModelEntry] = {}
+        for entry in self.entries:
+            for alias in entry.aliases:
+                self._by_name.setdefault(alias.lower(), entry)
+        # An id always wins over another model's alias.
+        for entry in self.entries:
+            self._by_name[entry.id.lower()] = entry
+
+    def find(self, name: str) -> ModelEntry | None:
+        """Return the model of that id or alias, or None."""
+        return self._by_name.get(name.lower())
+
+
+def load_catalogue() -> Catalogue:
+    """Read the enabled models from the database, newest first."""
+    return Catalogue(
+        ModelEntry(
+            id=row.id,
+            display_name=row.display_name or row.id,
+            aliases=tuple(row.aliases),
+            backend=row.backend,
+            weights=row.weights,
+            context_tokens=row.context_tokens,
+            capacity=row.capacity,
+            max_waiting=row.max_waiting,
+            workers=row.workers,
+            engine_options=row.engine_options,
+            canary_prompt=row.canary_prompt,
+            canary_expect=row.canary_expect,
+            created_at=row.created_at,
+        )
+        for row in Model.objects.filter(enabled=True).order_by("-created_at", "id")
+    )

@@ -1,0 +1,40 @@
+"""The one family of errors. It knows no HTTP: `gateway.errors` maps codes to statuses."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """What went wrong, in the words used in code, logs, metrics and the audit trail."""
+
+    INVALID_REQUEST = "invalid_request"
+    PROMPT_TOO_LONG = "prompt_too_long"
+    AUTHENTICATION = "authentication"
+    PERMISSION = "permission"
+    NOT_FOUND = "not_found"
+    MODEL_NOT_FOUND = "model_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    TOO_LARGE = "too_large"
+    NO_ENGINE = "no_engine"
+    OVERLOADED = "overloaded"
+    TIMEOUT = "timeout"
+    ENGINE_FAILED = "engine_failed"
+    ENGINE_LOST = "engine_lost"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+
+class TandemError(Exception):
+    """An error with a code and a message that may be shown to the caller.
+
+    `retry_after_s` is how long the caller should wait before it tries again, if that helps.
+    """
+
+    def __init__(
+        self, code: ErrorCode, message: str, *, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retry_after_s = retry_after_s

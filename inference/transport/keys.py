@@ -1,0 +1,45 @@
+"""The names of everything that the transport keeps in Redis."""
+
+from __future__ import annotations
+
+from inference.request import Lane
+
+# The consumer group that all engine workers of a model read its queue with.
+GROUP = "engines"
+
+
+class Keys:
+    """Redis keys under one prefix, so that several installs can share a server."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def queue(self, model: str, lane: Lane) -> str:
+        """The stream of requests that wait for an engine of this model."""
+        return f"{self._prefix}:queue:{model}:{lane}"
+
+    def reply(self, gateway_id: str) -> str:
+        """The stream of events on their way to this gateway process."""
+        return f"{self._prefix}:reply:{gateway_id}"
+
+    def control(self, engine_id: str) -> str:
+        """The stream of cancels on their way to this engine worker."""
+        return f"{self._prefix}:control:{engine_id}"
+
+    def engine(self, engine_id: str) -> str:
+        """The heartbeat of one engine, an `EngineReport` that expires."""
+        return f"{self._prefix}:engine:{engine_id}"
+
+    @property
+    def engines(self) -> str:
+        """The set of ids of all engines that were seen and not yet swept."""
+        return f"{self._prefix}:engines"
+
+    def gateway(self, gateway_id: str) -> str:
+        """The heartbeat of one gateway process; it expires."""
+        return f"{self._prefix}:gateway:{gateway_id}"
+
+    @property
+    def nudges(self) -> str:
+        """The pub/sub channel that says which snapshot (`keys`, `catalogue`) has changed."""
+        return f"{self._prefix}:nudges"

@@ -1,0 +1,1 @@
+"""What lasts: the Celery app, its tasks, and (as they come) files, batches, ledger and audit."""
