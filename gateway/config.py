@@ -1,8 +1,8 @@
 """Every setting: its name, type, default and meaning. The only reader of the environment.
 
 A setting NAME is read from the environment variable NAME, or, for every setting, from the file
-that NAME_FILE points to (as container secrets are mounted). `docs/configuration.md` describes
-each; a test holds the two together.
+that NAME_FILE points to (as container secrets are mounted). An empty variable counts as not set.
+`docs/configuration.md` describes each; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from redis import ConnectionPool
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -23,9 +26,15 @@ class ConfigError(Exception):
 
 
 class Config(BaseSettings):
-    """The settings of one process."""
+    """The settings of one process. Those that hold a secret are left out of its `repr`."""
 
-    model_config = SettingsConfigDict(case_sensitive=True, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        case_sensitive=True,
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        allow_inf_nan=False,
+    )
 
     HOST: str = Field("127.0.0.1", description="Address that the gateway listens on.")
     PORT: int = Field(8080, ge=1, le=65535, description="Port that the gateway listens on.")
@@ -35,6 +44,7 @@ class Config(BaseSettings):
     )
     SECRET_KEY: str = Field(
         "",
+        repr=False,
         description="Signs sessions and separates teams' prefix caches. Empty: one is made and "
         "kept in the data directory.",
     )
@@ -43,10 +53,14 @@ class Config(BaseSettings):
         ["*"], description="Host names, separated by commas, that the gateway answers to."
     )
     DATABASE_URL: str = Field(
-        "", description="PostgreSQL, as postgresql://user:password@host/name. Empty: embedded."
+        "",
+        repr=False,
+        description="PostgreSQL, as postgresql://user:password@host/name. Empty: embedded.",
     )
     REDIS_URL: str = Field(
-        "", description="A Redis-protocol server, as redis://host:6379/0. Empty: embedded."
+        "",
+        repr=False,
+        description="A Redis-protocol server, as redis://host:6379/0. Empty: embedded.",
     )
     REDIS_PREFIX: str = Field(
         "tandem", min_length=1, description="Prefix of every key, so that installs can share one."
@@ -94,6 +108,11 @@ class Config(BaseSettings):
         description="Output that may wait in memory for a client that reads too slowly; beyond "
         "it the stream is ended and the request aborted.",
     )
+    PROMETHEUS_MULTIPROC_DIR: str = Field(
+        "",
+        description="Folder through which several gateway processes add up their metrics. serve "
+        "sets it when GATEWAY_PROCESSES is more than 1.",
+    )
     LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe log lines that are written."
     )
@@ -101,15 +120,16 @@ class Config(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _read_files(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Take NAME from the file that NAME_FILE names, where NAME itself is not set."""
+        """Take NAME from the file that NAME_FILE names."""
+        found = {}
         for name in cls.model_fields:
             path = os.environ.get(f"{name}_FILE")
-            if path and name not in values:
-                try:
-                    values[name] = Path(path).read_text(encoding="utf-8").strip()
-                except OSError as error:
-                    raise ValueError(f"{name}_FILE: cannot read {path}: {error.strerror}") from None
-        return values
+            if not path:
+                continue
+            if name in values:
+                raise ValueError(f"set {name} or {name}_FILE, not both")
+            found[name] = _read_file(f"{name}_FILE", Path(path))
+        return values | found
 
     @field_validator("ALLOWED_HOSTS", "ENGINE_MODELS", mode="before")
     @classmethod
@@ -126,15 +146,35 @@ class Config(BaseSettings):
     @field_validator("DATABASE_URL")
     @classmethod
     def _only_postgresql(cls, value: str) -> str:
-        if value and not value.startswith(("postgresql://", "postgres://")):
+        if not value:
+            return value
+        if not value.startswith(("postgresql://", "postgres://")):
             raise ValueError("must be a postgresql:// URL; Tandem supports no other database")
+        # What the parser says is not repeated: it quotes pieces of the URL, and so the password.
+        try:
+            parts = conninfo_to_dict(value)
+        except ProgrammingError:
+            parts = {}
+        ports = str(parts.get("port", "5432")).split(",")
+        if not parts.get("dbname") or not all(port.isdecimal() for port in ports):
+            raise ValueError(
+                "must have the form postgresql://user:password@host:port/name, "
+                "with special characters in the password percent-encoded"
+            )
         return value
 
     @field_validator("REDIS_URL")
     @classmethod
     def _only_redis(cls, value: str) -> str:
-        if value and not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("must start with redis://, rediss:// or unix://")
+        if not value:
+            return value
+        try:
+            ConnectionPool.from_url(value)
+        except ValueError:
+            raise ValueError(
+                "must have the form redis://user:password@host:port/0, rediss://... or "
+                "unix:///path, with special characters in the password percent-encoded"
+            ) from None
         return value
 
     @model_validator(mode="after")
@@ -142,6 +182,19 @@ class Config(BaseSettings):
         if self.DEAD_AFTER_S < 3 * self.HEARTBEAT_S:
             raise ValueError("DEAD_AFTER_S must be at least three times HEARTBEAT_S")
         return self
+
+
+def _read_file(variable: str, path: Path) -> str:
+    """Return the file's text, bare of white space around it. The error never quotes the file."""
+    try:
+        value = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ValueError(f"{variable}: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{variable}: {path} is not a text file in UTF-8") from None
+    if not value:
+        raise ValueError(f"{variable}: {path} is empty")
+    return value
 
 
 @cache

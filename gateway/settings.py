@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import dj_database_url
-
 from gateway.config import BASE_DIR, load
+from gateway.database import database_settings
+from gateway.broker import broker_url
 from gateway.secret import secret_key
+from gateway.supervise.layout import Layout
 
 TANDEM = load()
+# Where the embedded servers of this data directory answer is known whether they run or not, so
+# that a command typed beside a running `serve` finds them.
+EMBEDDED = Layout(TANDEM.DATA_DIR)
+REDIS_URL = TANDEM.REDIS_URL or EMBEDDED.redis_url
 
 SECRET_KEY = secret_key(TANDEM)
 DEBUG = TANDEM.DEBUG
@@ -64,21 +69,40 @@ TEMPLATES = [
     }
 ]
 
-# Without DATABASE_URL only commands that need no database run by hand: `serve` starts the
-# embedded server and hands its address down to every process it starts.
-DATABASES = {
-    "default": dj_database_url.parse(
-        TANDEM.DATABASE_URL or "postgresql://localhost/tandem",
-        conn_max_age=60,
-        conn_health_checks=True,
-    )
-}
-DATABASES["default"].setdefault("OPTIONS", {}).update(connect_timeout=5)
+DATABASES = {"default": database_settings(TANDEM.DATABASE_URL or EMBEDDED.database_url)}
+
+# A new API key is shown through a message: it must never reach the sessions' table.
+MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Tasks are short wake-ups; the truth is in the database. The time-outs are what lets a worker
+# notice that its broker has gone and come back (Celery waits for ever by default).
+CELERY_BROKER_URL = broker_url(REDIS_URL)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "global_keyprefix": f"{TANDEM.REDIS_PREFIX}:celery:",
+    "socket_timeout": 15,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": not REDIS_URL.startswith("unix:"),
+    "health_check_interval": 10,
+    "visibility_timeout": 3600,
+}
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 0
+CELERY_TIMEZONE = TIME_ZONE
+CELERY_BEAT_SCHEDULE = {
+    "sweep-transport": {"task": "jobs.sweep_transport", "schedule": 60.0},
+}
 
 LOGGING = {
     "version": 1,

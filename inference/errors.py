@@ -17,6 +17,7 @@ class ErrorCode(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     TOO_LARGE = "too_large"
     NO_ENGINE = "no_engine"
+    UNAVAILABLE = "unavailable"
     OVERLOADED = "overloaded"
     TIMEOUT = "timeout"
     ENGINE_FAILED = "engine_failed"

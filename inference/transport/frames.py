@@ -95,5 +95,3 @@ def decode_report(data: bytes) -> EngineReport:
 def decode_cancel(data: bytes) -> Cancel:
     """Decode one entry of a control stream. Raises `msgspec.DecodeError`."""
     return _cancel.decode(data)
-
-

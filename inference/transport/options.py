@@ -16,3 +16,17 @@ class TransportOptions(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: float = 0.5
     dead_after_s: float = 3.5
     enqueue_wait_s: float = 5.0
+
+    @property
+    def heartbeat_ttl_ms(self) -> int:
+        """How long a heartbeat lives in Redis.
+
+        Shorter than `dead_after_s`: the rest of that time is spent looking again, so that a Redis
+        that comes back from a restart without the key is not mistaken for a death.
+        """
+        return round(self.dead_after_s * 600)
+
+    @property
+    def misses_until_dead(self) -> int:
+        """How many looks in a row, one each `heartbeat_s`, must find no heartbeat."""
+        return max(2, round(self.dead_after_s * 0.35 / self.heartbeat_s))

@@ -1,0 +1,130 @@
+"""`/v1/models` in one row and one envelope that the Anthropic and the OpenAI SDKs both parse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+import msgspec
+
+from inference.catalogue import ModelEntry
+from inference.errors import ErrorCode, TandemError
+
+MAX_PAGE = 1000
+DEFAULT_PAGE = 20
+
+_NO = {"supported": False}
+_YES = {"supported": True}
+
+# Anthropic's shape, every key present. A model that cannot think may be told not to.
+_CAPABILITIES = {
+    "batch": _NO,
+    "citations": _NO,
+    "code_execution": _NO,
+    "context_management": {
+        **_NO,
+        "clear_thinking_20251015": _NO,
+        "clear_tool_uses_20250919": _NO,
+        "compact_20260112": _NO,
+    },
+    "effort": {**_NO, "low": _NO, "medium": _NO, "high": _NO, "xhigh": _NO, "max": _NO},
+    "image_input": _NO,
+    "pdf_input": _NO,
+    "server_tools": {**_NO, "code_execution": _NO, "web_search": _NO},
+    "structured_outputs": _NO,
+    "thinking": {
+        **_NO,
+        "types": {"adaptive": _NO, "between_tools": _NO, "disabled": _YES, "enabled": _NO},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which part of the list is wanted: next to one id, on one side of it."""
+
+    after_id: str | None = None
+    before_id: str | None = None
+    limit: int = DEFAULT_PAGE
+
+
+def decode_page(query: Mapping[str, str]) -> Page:
+    """Read the paging parameters of a query string. Raises INVALID_REQUEST naming a wrong one."""
+    after_id, before_id = query.get("after_id"), query.get("before_id")
+    if after_id is not None and before_id is not None:
+        raise _invalid("before_id: cannot be combined with after_id")
+    return Page(after_id=after_id, before_id=before_id, limit=_limit(query.get("limit")))
+
+
+def render_list(entries: Sequence[ModelEntry], page: Page | None) -> bytes:
+    """Return the list as JSON. `page` None is OpenAI's way: all of it.
+
+    Raises INVALID_REQUEST if the page starts at a model that is not in the list.
+    """
+    shown, has_more = (entries, False) if page is None else _cut(entries, page)
+    return msgspec.json.encode(
+        {
+            "object": "list",
+            "data": [_row(entry) for entry in shown],
+            "has_more": has_more,
+            "first_id": shown[0].id if shown else None,
+            "last_id": shown[-1].id if shown else None,
+        }
+    )
+
+
+def render_model(entry: ModelEntry) -> bytes:
+    """Return one model as JSON."""
+    return msgspec.json.encode(_row(entry))
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return DEFAULT_PAGE
+    # Four digits at most: int() refuses thousands of them with an error of its own.
+    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_PAGE:
+        raise _invalid(f"limit: Input should be an integer from 1 to {MAX_PAGE}")
+    return int(text)
+
+
+def _cut(entries: Sequence[ModelEntry], page: Page) -> tuple[Sequence[ModelEntry], bool]:
+    """Return the page and whether the list goes on beyond it, in the page's direction."""
+    if page.before_id is not None:
+        side = entries[: _position(entries, "before_id", page.before_id)]
+        return side[-page.limit :], len(side) > page.limit
+    start = 0 if page.after_id is None else _position(entries, "after_id", page.after_id) + 1
+    side = entries[start:]
+    return side[: page.limit], len(side) > page.limit
+
+
+def _position(entries: Sequence[ModelEntry], field: str, model_id: str) -> int:
+    for position, entry in enumerate(entries):
+        if entry.id.lower() == model_id.lower():
+            return position
+    raise _invalid(f"{field}: model '{model_id}' not found")
+
+
+def _row(entry: ModelEntry) -> dict[str, Any]:
+    created = entry.created_at.astimezone(UTC).replace(microsecond=0)
+    return {
+        "id": entry.id,
+        "object": "model",
+        "created": int(created.timestamp()),
+        "owned_by": "tandem",
+        "type": "model",
+        "display_name": entry.display_name,
+        "created_at": created,
+        "lifecycle": "active",
+        "deprecated_at": None,
+        "retires_at": None,
+        "max_input_tokens": entry.context_tokens,
+        "max_tokens": entry.context_tokens,
+        "capabilities": _CAPABILITIES,
+    }
+
+
+def _invalid(message: str) -> TandemError:
+    return TandemError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,167 @@
+"""The base of every API consumer: reads the body, runs one task, answers errors in shape."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, ClassVar
+
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
+
+from gateway.errors import ERRORS, Header, error_body, error_headers
+from gateway.http.request import ApiRequest
+from gateway.keys import Principal
+from gateway.services import Services
+from inference.errors import ErrorCode, TandemError
+
+logger = logging.getLogger(__name__)
+
+
+class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
+    """Answers one HTTP request.
+
+    The answer is made in a task of its own while this consumer keeps reading, so that a client
+    that disconnects cancels the task at once (Channels' own HTTP consumer sees it only after).
+    Every consumer needs a key unless it says that it is `public`.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+    public: ClassVar[bool] = False
+    request: ApiRequest
+    principal: Principal
+
+    def __init__(self, services: Services, **arguments: str) -> None:
+        self.services = services
+        self.arguments = arguments
+        self._body: list[bytes] = []
+        self._size = 0
+        self._task: asyncio.Task[None] | None = None
+        self.responding = False
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Hand a message to its handler, without the database housekeeping of the base class."""
+        if message["type"] == "http.request":
+            self._receive(message)
+        elif message["type"] == "http.disconnect":
+            await self._leave()
+            raise StopConsumer
+
+    def _receive(self, message: dict[str, Any]) -> None:
+        chunk = message.get("body", b"")
+        self._size += len(chunk)
+        if self._size <= self.services.config.MAX_BODY_BYTES:
+            self._body.append(chunk)
+        else:
+            # Count on, but keep nothing.
+            self._body.clear()
+        if not message.get("more_body", False):
+            self.request = ApiRequest(self.scope, b"".join(self._body))
+            self._body.clear()
+            self._task = asyncio.get_running_loop().create_task(self._answer())
+
+    async def _leave(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _answer(self) -> None:
+        try:
+            self._check()
+            if not self.public:
+                self.principal = await self._authenticate()
+            await self.handle(self.request)
+        except TandemError as error:
+            await self.respond_error(error)
+        except Exception:
+            logger.exception("Request %s failed", self.request.public_id)
+            await self.respond_error(
+                TandemError(ErrorCode.INTERNAL, "an internal error occurred; it has been logged")
+            )
+
+    def _check(self) -> None:
+        if self.request.method not in self.methods:
+            allowed = ", ".join(self.methods)
+            raise TandemError(
+                ErrorCode.METHOD_NOT_ALLOWED,
+                f"{self.request.method} is not allowed on {self.scope['path']}; use {allowed}",
+            )
+        if self._size > self.services.config.MAX_BODY_BYTES:
+            raise TandemError(
+                ErrorCode.TOO_LARGE,
+                f"the request body has {self._size} bytes, more than the maximum of "
+                f"{self.services.config.MAX_BODY_BYTES}",
+            )
+
+    async def _authenticate(self) -> Principal:
+        """Return who is calling. Raises AUTHENTICATION."""
+        key = self.request.api_key
+        if not key:
+            raise TandemError(
+                ErrorCode.AUTHENTICATION,
+                "no API key: send it as `x-api-key` or as `Authorization: Bearer`",
+            )
+        principal = await self.services.directory.keys.resolve(key)
+        if principal is None:
+            raise TandemError(ErrorCode.AUTHENTICATION, "invalid x-api-key")
+        return principal
+
+    async def handle(self, request: ApiRequest) -> None:
+        """Answer the request. A `TandemError` raised before the first byte becomes the answer."""
+        raise NotImplementedError
+
+    async def respond(self, status: int, body: bytes, headers: list[Header]) -> None:
+        """Send a whole answer."""
+        await self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
+        await self.write(b"" if self.request.method == "HEAD" else body, more=False)
+
+    async def respond_json(self, body: bytes, headers: list[Header] | None = None) -> None:
+        """Send a whole JSON answer with status 200."""
+        identity = (b"request-id", self.request.public_id.encode())
+        content_type = (b"content-type", b"application/json")
+        await self.respond(200, body, [content_type, identity, *(headers or [])])
+
+    async def respond_error(self, error: TandemError) -> None:
+        """Send an error: as the answer, or at the end of an answer that has begun."""
+        row = ERRORS[error.code]
+        logger.log(
+            row.log_level,
+            "%s %s %s: %s",
+            self.request.public_id,
+            row.status,
+            self.scope["path"],
+            error.message,
+        )
+        if self.responding:
+            await self.write(self.encode_failure(error), more=False)
+            return
+        headers = error_headers(error, self.request.public_id)
+        if error.code is ErrorCode.METHOD_NOT_ALLOWED:
+            headers.append((b"allow", ", ".join(self.methods).encode()))
+        await self.respond(row.status, error_body(error, self.request.public_id), headers)
+
+    def encode_failure(self, error: TandemError) -> bytes:
+        """Return what ends an answer that has begun; nothing, unless the dialect has a frame."""
+        return b""
+
+    async def start(self, status: int, headers: list[Header]) -> None:
+        """Send the status line and the headers."""
+        self.responding = True
+        await self.base_send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, body: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body; the last one has `more` False."""
+        await self.base_send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+class NotFound(ApiConsumer):
+    """Answers paths that do not exist."""
+
+    public = True
+    methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+    async def handle(self, request: ApiRequest) -> None:
+        """Say which path was not found."""
+        raise TandemError(
+            ErrorCode.NOT_FOUND, f"there is nothing at {request.method} {self.scope['path']}"
+        )

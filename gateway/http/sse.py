@@ -1,0 +1,48 @@
+"""Server-sent events: the headers of a stream, and what keeps a quiet one alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.errors import Header
+
+# No proxy may buffer, cache or transform a stream.
+STREAM_HEADERS: list[Header] = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+# A comment line: invisible to every client, but bytes on the wire to every proxy.
+COMMENT = b": waiting\n\n"
+
+
+class Quiet:
+    """Calls `on_quiet` whenever nothing was sent for `interval_s`.
+
+    One timer that looks when it fires, not one that is set anew for every token.
+    """
+
+    def __init__(self, interval_s: float, on_quiet: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._interval_s = interval_s
+        self._on_quiet = on_quiet
+        self._sent_s = self._loop.time()
+        self._timer = self._loop.call_later(interval_s, self._look)
+
+    def sent(self) -> None:
+        """Note that something was sent just now."""
+        self._sent_s = self._loop.time()
+
+    def _look(self) -> None:
+        quiet_s = self._loop.time() - self._sent_s
+        if quiet_s >= self._interval_s:
+            self._on_quiet()
+            self.sent()
+            quiet_s = 0.0
+        self._timer = self._loop.call_later(self._interval_s - quiet_s, self._look)
+
+    def stop(self) -> None:
+        """End the timer."""
+        self._timer.cancel()

@@ -1,0 +1,16 @@
+"""Every page that Django serves. `/v1` and the health pages are answered before Django."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, path
+
+from gateway import views
+
+urlpatterns: list[URLPattern | URLResolver] = [path("", views.landing)]
+if settings.TANDEM.GATEWAY_ROLE != "api":
+    urlpatterns.append(path("admin/", admin.site.urls))
+
+handler404 = views.not_found
+handler500 = views.server_error

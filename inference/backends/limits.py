@@ -1,0 +1,26 @@
+"""How long a prompt and an answer may be, in the words that callers' tools look for."""
+
+from __future__ import annotations
+
+from inference.errors import ErrorCode, TandemError
+
+
+def check_lengths(*, prompt_tokens: int, max_tokens: int, context_tokens: int) -> None:
+    """Raise `TandemError` unless the prompt and the longest allowed answer fit the context.
+
+    Both messages are Anthropic's own: clients match them to shorten the conversation or to ask
+    for fewer tokens.
+    """
+    # A prompt that fills the context leaves no room for even one token of answer.
+    if prompt_tokens >= context_tokens:
+        raise TandemError(
+            ErrorCode.PROMPT_TOO_LONG,
+            f"prompt is too long: {prompt_tokens} tokens > {context_tokens} maximum",
+        )
+    if prompt_tokens + max_tokens > context_tokens:
+        raise TandemError(
+            ErrorCode.INVALID_REQUEST,
+            "input length and `max_tokens` exceed context limit: "
+            f"{prompt_tokens} + {max_tokens} > {context_tokens}, "
+            "decrease input length or `max_tokens` and try again",
+        )

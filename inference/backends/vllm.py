@@ -1,0 +1,121 @@
+"""vLLM in this process: the engine that serves real models.
+
+vLLM is imported when an engine starts and not before, so that importing this module is cheap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inference.backends.port import BackendStats
+from inference.catalogue import ModelEntry
+from inference.errors import ErrorCode, TandemError
+from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta, Usage
+from inference.request import GenerationRequest
+
+if TYPE_CHECKING:
+    from inference.backends.vllm_runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+# Read by vLLM and its libraries while they are imported.
+_ENVIRONMENT = {
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    # How many are allowed is the dialects' matter; the engine takes any number.
+    "VLLM_MAX_STOP_STRINGS": "1000000",
+}
+
+
+class VllmBackend:
+    """One vLLM engine. Its processes are children of this one."""
+
+    def __init__(self, entry: ModelEntry, models_dir: Path) -> None:
+        self.capacity = entry.capacity
+        self._entry = entry
+        self._models_dir = models_dir
+        self._runtime: Runtime | None = None
+
+    async def start(self) -> None:
+        """Load the model. Raises `TandemError` (ENGINE_FAILED) saying why it cannot serve."""
+        folder = self._models_dir / self._entry.weights
+        if not self._entry.weights or not folder.is_dir():
+            raise TandemError(ErrorCode.ENGINE_FAILED, f"there is no weights folder {folder}")
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            self._runtime = await asyncio.to_thread(_load, self._entry, self._models_dir)
+            await self._runtime.prepare()
+        except TandemError:
+            raise
+        except Exception as error:
+            logger.exception("vLLM could not load %s", self._entry.id)
+            await self.stop()
+            raise TandemError(ErrorCode.ENGINE_FAILED, f"vLLM could not load it: {error}") from None
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
+        """Run one request, as the port says."""
+        if self._runtime is None:
+            yield Failed(code=ErrorCode.ENGINE_FAILED, message="the engine is not running")
+            return
+        try:
+            prompt = await self._runtime.render(request)
+            yield Started(prompt_tokens=prompt.tokens)
+            output_tokens = 0
+            async with aclosing(self._runtime.outputs(prompt, request)) as outputs:
+                async for output in outputs:
+                    completion = output.outputs[0]
+                    output_tokens += len(completion.token_ids)
+                    if completion.text:
+                        yield TextDelta(completion.text)
+            usage = Usage(
+                prompt_tokens=prompt.tokens,
+                cached_tokens=output.num_cached_tokens or 0,
+                output_tokens=output_tokens,
+            )
+            yield _ending(completion, usage)
+        except TandemError as error:
+            yield Failed(code=error.code, message=error.message)
+        except Exception as error:
+            logger.exception("vLLM failed on request %s", request.id)
+            yield self._runtime.failed(error)
+
+    def stats(self) -> BackendStats:
+        """The scheduler's numbers as of its last step."""
+        return self._runtime.load.stats
+
+    def failure(self) -> str | None:
+        return "dead" if self._runtime is not None and self._runtime.dead else None
+
+    async def stop(self) -> None:
+        """End the engine's processes."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await asyncio.to_thread(runtime.shutdown)
+
+
+def _load(entry: ModelEntry, models_dir: Path) -> Runtime:
+    from inference.backends.vllm_runtime import Runtime, engine_arguments
+
+    return Runtime(engine_arguments(entry, models_dir))
+
+
+def _ending(completion: Any, usage: Usage) -> Finished | Failed:
+    match completion.finish_reason, completion.stop_reason:
+        case "length", _:
+            return Finished(reason=FinishReason.LENGTH, usage=usage)
+        case "stop", str(text):
+            return Finished(reason=FinishReason.STOP_SEQUENCE, usage=usage, stop_sequence=text)
+        case "stop", _:
+            return Finished(reason=FinishReason.END, usage=usage)
+    return Failed(code=ErrorCode.INTERNAL, message="the engine could not finish this request")

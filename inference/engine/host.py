@@ -1,0 +1,287 @@
+"""Hosts one model's backend: loads it, proves it with its canary, and serves its queue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+import uuid_utils
+from redis.exceptions import ResponseError
+
+from inference.admission import Admission
+from inference.backends.port import Backend
+from inference.catalogue import ModelEntry
+from inference.engine.canary import run_canary
+from inference.engine.heart import Heart
+from inference.errors import ErrorCode, TandemError
+from inference.events import Event, Failed
+from inference.request import Lane
+from inference.transport.connection import Unreachable, connect
+from inference.transport.frames import EngineReport, EngineState, Frame, QueueEntry
+from inference.transport.intake import Intake
+from inference.transport.keys import Keys
+from inference.transport.options import TransportOptions
+from inference.transport.outbox import Outbox
+
+logger = logging.getLogger(__name__)
+
+# A failed engine stays for so long, so that its reason can be read, before it is started anew.
+LINGER_S = 30.0
+# How long running requests may take to end when the worker is told to stop.
+DRAIN_S = 4.0
+
+
+@dataclass(slots=True)
+class _Running:
+    task: asyncio.Task[None]
+    entry: QueueEntry
+    next_seq: int = 1
+    farewell: Failed | None = None
+
+
+class EngineHost:
+    """One engine and its work. `run` returns when it was told to stop or cannot go on."""
+
+    def __init__(
+        self,
+        entry: ModelEntry,
+        backend: Backend,
+        options: TransportOptions,
+        stall_after_s: float,
+    ) -> None:
+        self.engine_id = str(uuid_utils.uuid7())
+        self._entry = entry
+        self._backend = backend
+        self._options = options
+        self._stall_after_s = stall_after_s
+        self._keys = Keys(options.prefix)
+        self._client = connect(options.redis_url)
+        self._admission = Admission(backend.capacity)
+        self._intake = Intake(
+            connect(options.redis_url), self._client, self._keys, self.engine_id, entry.id
+        )
+        self._outbox = Outbox(self._client, self._keys, self._gateway_gone)
+        self._running: dict[str, _Running] = {}
+        self._gateway_misses: dict[str, int] = {}
+        self._state = EngineState.LOADING
+        self._reason = ""
+        self._started_at_s = time.time()
+        self._progress = (0, time.monotonic())
+        self._stop = asyncio.Event()
+        self._heart = Heart(options, self.report)
+
+    def report(self) -> EngineReport:
+        """The heartbeat's content. Called from the heart's thread; reads only plain values."""
+        stats = self._backend.stats() if self._state is EngineState.READY else None
+        return EngineReport(
+            engine_id=self.engine_id,
+            model=self._entry.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            state=self._state,
+            capacity=self._backend.capacity,
+            in_flight=len(self._running),
+            kv_use=stats.kv_use if stats else None,
+            started_at_s=self._started_at_s,
+            reason=self._reason,
+        )
+
+    def request_stop(self) -> None:
+        """Ask `run` to drain and return. Call it on the host's own loop."""
+        self._stop.set()
+
+    async def run(self) -> bool:
+        """Load, serve, and clean up. Returns whether it ended because it was told to."""
+        self._heart.start()
+        try:
+            reason = await self._load()
+            if reason is None:
+                await self._serve()
+            else:
+                self._fail(reason)
+            if self._state is EngineState.FAILED:
+                await self._linger()
+            return self._stop.is_set()
+        finally:
+            await self._backend.stop()
+            await asyncio.to_thread(self._heart.stop)
+
+    async def _load(self) -> str | None:
+        """Start the backend; return why it cannot serve, or None."""
+        logger.info("Loading %s", self._entry.id)
+        loading = asyncio.ensure_future(self._load_backend())
+        stopping = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait([loading, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not loading.done():
+            loading.cancel()
+            await asyncio.wait([loading])
+            return "it was told to stop"
+        return loading.result()
+
+    async def _load_backend(self) -> str | None:
+        try:
+            await self._backend.start()
+        except TandemError as error:
+            return error.message
+        return await run_canary(self._backend, self._entry)
+
+    async def _serve(self) -> None:
+        workers = [
+            asyncio.create_task(self._outbox.run()),
+            asyncio.create_task(self._take_for_ever()),
+            asyncio.create_task(self._cancel_for_ever()),
+            asyncio.create_task(self._guard_for_ever()),
+        ]
+        self._change_state(EngineState.READY)
+        logger.info("Serving %s as engine %s", self._entry.id, self.engine_id)
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            done, _ = await asyncio.wait([stopping, *workers], return_when=asyncio.FIRST_COMPLETED)
+            for worker in done.difference({stopping}):
+                # Only the guard returns, and only when the engine has failed.
+                worker.result()
+            workers[1].cancel()
+            if self._stop.is_set():
+                self._change_state(EngineState.DRAINING)
+                await self._drain(DRAIN_S)
+            await self._drain(0)
+            async with asyncio.timeout(2):
+                await self._outbox.flushed()
+        except TimeoutError:
+            logger.warning("Redis did not take the last frames; the gateways will notice")
+        finally:
+            for task in (stopping, *workers):
+                task.cancel()
+            await asyncio.gather(stopping, *workers, return_exceptions=True)
+            await self._intake.close()
+
+    async def _drain(self, patience_s: float) -> None:
+        """Let running requests end; those that do not in time are handed back."""
+        tasks = [running.task for running in self._running.values()]
+        if tasks and patience_s:
+            await asyncio.wait(tasks, timeout=patience_s)
+        for running in list(self._running.values()):
+            self._abort(running, Failed(code=ErrorCode.ENGINE_LOST, message="engine stopped"))
+        if tasks := [running.task for running in self._running.values()]:
+            await asyncio.wait(tasks, timeout=2)
+
+    async def _linger(self) -> None:
+        try:
+            async with asyncio.timeout(LINGER_S):
+                await self._stop.wait()
+        except TimeoutError:
+            logger.info("Giving up on engine %s, so that it is started anew", self.engine_id)
+
+    def _change_state(self, state: EngineState) -> None:
+        self._state = state
+        self._heart.beat_now()
+
+    def _fail(self, reason: str) -> None:
+        logger.error("Engine %s of %s does not serve: %s", self.engine_id, self._entry.id, reason)
+        self._reason = reason
+        self._change_state(EngineState.FAILED)
+
+    # Work.
+
+    async def _take_for_ever(self) -> None:
+        while True:
+            await self._admission.acquire(Lane.REALTIME)
+            taken = await self._intake.take()
+            if taken is None or taken[1].request.id in self._running:
+                self._admission.release(Lane.REALTIME)
+                if taken is not None:
+                    await self._intake.drop(taken[0])
+                continue
+            entry_id, entry = taken
+            task = asyncio.create_task(self._run(entry_id, entry))
+            self._running[entry.request.id] = _Running(task, entry)
+            # A callback, because a task that is cancelled before its first step runs no code.
+            task.add_done_callback(partial(self._ended, entry))
+
+    def _ended(self, entry: QueueEntry, task: asyncio.Task[None]) -> None:
+        del self._running[entry.request.id]
+        self._admission.release(Lane.REALTIME)
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("Running a request failed", exc_info=error)
+
+    async def _run(self, entry_id: bytes, entry: QueueEntry) -> None:
+        running = self._running[entry.request.id]
+        try:
+            if not await self._intake.confirm(entry_id, entry):
+                self._say(running, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
+                return
+            async with aclosing(self._backend.generate(entry.request)) as events:
+                async for event in events:
+                    self._say(running, event)
+        except asyncio.CancelledError:
+            if running.farewell is not None:
+                self._say(running, running.farewell)
+            raise
+
+    def _say(self, running: _Running, event: Event) -> None:
+        entry = running.entry
+        frame = Frame(entry.request.id, entry.attempt, self.engine_id, running.next_seq, event)
+        running.next_seq += 1
+        self._outbox.put(entry.gateway_id, frame)
+
+    def _abort(self, running: _Running, farewell: Failed | None = None) -> None:
+        running.farewell = farewell
+        running.task.cancel()
+
+    async def _cancel_for_ever(self) -> None:
+        async for cancel in self._intake.cancels():
+            running = self._running.get(cancel.request_id)
+            if running is not None and running.entry.attempt == cancel.attempt:
+                self._abort(running)
+
+    # Watching.
+
+    async def _guard_for_ever(self) -> None:
+        """Look after gateways and the engine; return when the engine has failed."""
+        while True:
+            await asyncio.sleep(self._options.heartbeat_s)
+            if reason := self._backend.failure() or self._stalled():
+                self._fail(reason)
+                return
+            try:
+                await self._look_for_gateways()
+            except (*Unreachable, ResponseError):
+                # Nobody is judged while Redis is away.
+                self._gateway_misses.clear()
+
+    def _stalled(self) -> str | None:
+        stats = self._backend.stats()
+        now_s = time.monotonic()
+        if stats.progress != self._progress[0] or not stats.running + stats.waiting:
+            self._progress = (stats.progress, now_s)
+        elif now_s - self._progress[1] > self._stall_after_s:
+            return f"it made no progress for {self._stall_after_s:.0f} s with work to do"
+        return None
+
+    async def _look_for_gateways(self) -> None:
+        gateways = sorted({running.entry.gateway_id for running in self._running.values()})
+        if not gateways:
+            return
+        pipeline = self._client.pipeline(transaction=False)
+        for gateway_id in gateways:
+            pipeline.exists(self._keys.gateway(gateway_id))
+        for gateway_id, alive in zip(gateways, await pipeline.execute(), strict=True):
+            misses = 0 if alive else self._gateway_misses.get(gateway_id, 0) + 1
+            self._gateway_misses[gateway_id] = misses
+            if misses >= self._options.misses_until_dead:
+                self._gateway_gone(gateway_id)
+
+    def _gateway_gone(self, gateway_id: str) -> None:
+        """Nobody listens any more: drop that gateway's requests."""
+        self._gateway_misses.pop(gateway_id, None)
+        for running in list(self._running.values()):
+            if running.entry.gateway_id == gateway_id:
+                farewell = Failed(code=ErrorCode.ENGINE_LOST, message="gateway lost")
+                self._abort(running, farewell)

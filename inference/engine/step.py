@@ -1,0 +1,121 @@
+"""The Celery bootstep that makes a worker an engine worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from typing import Any
+
+import uvloop
+from celery import bootsteps
+from celery.worker import state as worker_state
+
+from inference.backends.registry import build_backend
+from inference.catalogue import ModelEntry, load_catalogue
+from inference.collector import tune_collector
+from inference.engine.host import EngineHost
+from inference.engine.options import EngineOptions
+
+logger = logging.getLogger(__name__)
+
+_EXIT_CODE = 1
+_STOP_PATIENCE_S = 8.0
+
+
+class EngineThread(threading.Thread):
+    """Runs the engines of one worker on an event loop of their own.
+
+    When an engine cannot go on, the whole process ends with a non-zero status, so that whatever
+    started it starts it anew: an engine that died leaves nothing behind that could be trusted.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(name="engines", daemon=True)
+        self._options = options
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hosts: list[EngineHost] = []
+
+    def run(self) -> None:
+        """Serve until stopped or failed."""
+        orderly = False
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                self._loop = runner.get_loop()
+                orderly = runner.run(self._serve())
+        except Exception:
+            logger.exception("The engine worker cannot go on")
+        if not orderly:
+            self._end_process()
+
+    async def _serve(self) -> bool:
+        entries = await asyncio.to_thread(self._entries)
+        options = self._options
+        self._hosts = [
+            EngineHost(
+                entry,
+                build_backend(entry, options.models_dir),
+                options.transport,
+                options.stall_after_s,
+            )
+            for entry in entries
+        ]
+        tune_collector()
+        runs = [asyncio.create_task(host.run()) for host in self._hosts]
+        await asyncio.wait(runs, return_when=asyncio.FIRST_COMPLETED)
+        for host in self._hosts:
+            host.request_stop()
+        return all(await asyncio.gather(*runs))
+
+    def _entries(self) -> list[ModelEntry]:
+        catalogue = load_catalogue()
+        entries = []
+        for model in self._options.models:
+            entry = catalogue.find(model)
+            if entry is None:
+                raise LookupError(f"ENGINE_MODELS names '{model}', which is not in the catalogue")
+            entries.append(entry)
+        return entries
+
+    def _end_process(self) -> None:
+        # Read by the worker's main loop, which then ends the process with this status.
+        vars(worker_state)["should_terminate"] = _EXIT_CODE
+        # The worker's main loop may be waiting for a broker that is away.
+        timer = threading.Timer(_STOP_PATIENCE_S, os._exit, [_EXIT_CODE])
+        timer.daemon = True
+        timer.start()
+
+    def stop(self) -> None:
+        """Drain and end the engines."""
+        if self._loop is not None and self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._request_stop)
+        self.join(timeout=_STOP_PATIENCE_S)
+
+    def _request_stop(self) -> None:
+        for host in self._hosts:
+            host.request_stop()
+
+
+class EngineStep(bootsteps.StartStopStep):
+    """Owns the engines of a worker whose ENGINE_MODELS names any."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, parent: Any, **kwargs: Any) -> None:
+        super().__init__(parent, **kwargs)
+        self._options = EngineOptions.from_settings()
+        self.enabled = bool(self._options.models)
+        self._thread: EngineThread | None = None
+
+    def start(self, parent: Any) -> None:
+        """Start loading; the worker takes tasks meanwhile."""
+        self._thread = EngineThread(self._options)
+        self._thread.start()
+
+    def stop(self, parent: Any) -> None:
+        """Drain on a warm shutdown."""
+        if self._thread is not None:
+            self._thread.stop()
+
+    terminate = stop

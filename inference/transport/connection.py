@@ -1,0 +1,48 @@
+"""Connections to Redis, configured alike everywhere: they time out, and they come back."""
+
+from __future__ import annotations
+
+import redis
+import redis.asyncio
+from redis.backoff import ConstantBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+# A blocking read must return well before the socket's own timeout, or the client calls it dead.
+SOCKET_TIMEOUT_S = 5.0
+BLOCK_MS = 1000
+RETRY_AFTER_S = 0.1
+
+# What a restarting server answers with: refused, reset, silent, or "LOADING".
+Unreachable = (RedisConnectionError, RedisTimeoutError, OSError)
+
+
+def connect(redis_url: str) -> redis.asyncio.Redis:
+    """Return an asyncio client. One retry, so that a pooled connection that died is replaced."""
+    # Connections over a Unix socket do not know the option.
+    keepalive = {} if redis_url.startswith("unix:") else {"socket_keepalive": True}
+    return redis.asyncio.Redis.from_url(
+        redis_url,
+        socket_timeout=SOCKET_TIMEOUT_S,
+        socket_connect_timeout=2.0,
+        **keepalive,
+        retry=redis.asyncio.retry.Retry(ConstantBackoff(0.02), 1),
+        retry_on_error=list(Unreachable),
+    )
+
+
+def connect_sync(redis_url: str) -> redis.Redis:
+    """Return a blocking client, for threads and commands."""
+    return redis.Redis.from_url(
+        redis_url,
+        socket_timeout=2.0,
+        socket_connect_timeout=2.0,
+        retry=redis.retry.Retry(ConstantBackoff(0.02), 1),
+        retry_on_error=list(Unreachable),
+    )
+
+
+def is_missing_group(error: ResponseError) -> bool:
+    """Whether a stream or its consumer group is gone, as after a restart that kept no data."""
+    return str(error).startswith("NOGROUP")

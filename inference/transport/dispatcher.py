@@ -1,0 +1,300 @@
+"""The gateway's end of the transport: sends requests to engines and hands out what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+import msgspec
+import uuid_utils
+from redis.exceptions import ResponseError
+
+from inference.errors import ErrorCode, TandemError
+from inference.request import GenerationRequest
+from inference.transport.connection import RETRY_AFTER_S, Unreachable, connect
+from inference.transport.engines import EngineView
+from inference.transport.frames import (
+    Accepted,
+    Cancel,
+    EngineState,
+    Frame,
+    QueueEntry,
+    decode_frames,
+    encode,
+)
+from inference.transport.keys import Keys
+from inference.transport.options import TransportOptions
+from inference.transport.run import Run, Verdict
+from inference.transport.streams import read
+
+logger = logging.getLogger(__name__)
+
+# Refuses when the queue is full, in the same step as it adds: no request slips in between.
+_ENQUEUE = """
+local limit = tonumber(ARGV[1])
+if limit >= 0 and redis.call('XLEN', KEYS[1]) >= limit then return false end
+return redis.call('XADD', KEYS[1], '*', 'r', ARGV[2])
+"""
+# A dead gateway's reply stream disappears by itself.
+_REPLY_TTL_S = 60
+_NO_LIMIT = -1
+
+
+class Dispatcher:
+    """Sends requests and receives their events. One for each gateway process, on its loop."""
+
+    def __init__(self, options: TransportOptions) -> None:
+        self.gateway_id = str(uuid_utils.uuid7())
+        self._options = options
+        self._keys = Keys(options.prefix)
+        self._client = connect(options.redis_url)
+        self._reader = connect(options.redis_url)
+        self._enqueue = self._client.register_script(_ENQUEUE)
+        self._reply_key = self._keys.reply(self.gateway_id)
+        self._last_id: bytes | str = "0"
+        self._runs: dict[str, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._mean_run_s = 5.0
+        self.engines = EngineView(self._client, self._keys, options, self._engine_died)
+        self.redis_ok = False
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were sent and have not ended."""
+        return len(self._runs)
+
+    async def start(self) -> None:
+        """Announce this gateway, wait for the first look at the engines, and begin to read."""
+        try:
+            await self._beat()
+        except Unreachable:
+            logger.warning("Redis is not reachable yet; trying again until it is")
+        self._spawn(self._beat_for_ever())
+        self._spawn(self._read_for_ever())
+
+    async def stop(self) -> None:
+        """End every run and leave nothing in Redis."""
+        for run in list(self._runs.values()):
+            run.fail(ErrorCode.UNAVAILABLE, "the gateway is shutting down")
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self._client.delete(self._reply_key, self._keys.gateway(self.gateway_id))
+        except Unreachable:
+            logger.info("Redis is gone; the reply stream expires by itself")
+        await self._client.aclose()
+        await self._reader.aclose()
+
+    async def submit(self, request: GenerationRequest, *, max_waiting: int) -> Run:
+        """Queue a request and return its run.
+
+        Raises `TandemError`: NO_ENGINE at once if nothing serves the model, OVERLOADED if
+        `max_waiting` requests wait already, UNAVAILABLE if Redis does not come back in time.
+        """
+        if not self.engines.ready(request.model):
+            raise self._no_engine(request.model)
+        run = Run(request, self._closed)
+        self._runs[request.id] = run
+        try:
+            run.entry_id = await self._put(run, max_waiting)
+        except BaseException:
+            # Also when the caller is cancelled in the middle: should the request have been
+            # queued all the same, its engine is told to stop as soon as it says that it has it.
+            self._forget(run)
+            raise
+        if run.entry_id is None:
+            self._forget(run)
+            raise await self._overloaded(request)
+        if not run.ended:
+            run.timer = asyncio.get_running_loop().call_later(
+                max(0.0, request.deadline_s - time.time()), self._expire, run
+            )
+        return run
+
+    def _no_engine(self, model: str) -> TandemError:
+        reports = self.engines.of(model)
+        reason = "no engine is running for it"
+        for report in reports:
+            if report.state is EngineState.FAILED:
+                reason = f"its engine has failed ({report.reason})"
+            elif report.state is EngineState.LOADING:
+                reason = "its engine is still loading"
+            elif report.state is EngineState.DRAINING:
+                reason = "its engine is shutting down"
+        message = f"model '{model}' cannot be served right now: {reason}"
+        return TandemError(ErrorCode.NO_ENGINE, message, retry_after_s=5)
+
+    async def _overloaded(self, request: GenerationRequest) -> TandemError:
+        waiting = await self._client.xlen(self._keys.queue(request.model, request.lane))
+        capacity = sum(report.capacity for report in self.engines.ready(request.model)) or 1
+        wait_s = min(60.0, max(1.0, waiting / capacity * self._mean_run_s))
+        message = f"model '{request.model}' is overloaded: {waiting} requests are waiting already"
+        return TandemError(ErrorCode.OVERLOADED, message, retry_after_s=wait_s)
+
+    async def _put(self, run: Run, limit: int) -> bytes | None:
+        """Add the request to its queue; None if the queue is full."""
+        entry = QueueEntry(gateway_id=self.gateway_id, attempt=run.attempt, request=run.request)
+        queue = self._keys.queue(run.request.model, run.request.lane)
+        arguments: list[int | bytes] = [limit, encode(entry)]
+        give_up_s = time.monotonic() + self._options.enqueue_wait_s
+        while True:
+            try:
+                entry_id: bytes | None = await self._enqueue(keys=[queue], args=arguments)
+                return entry_id
+            except Unreachable as error:
+                if time.monotonic() >= give_up_s:
+                    raise TandemError(
+                        ErrorCode.UNAVAILABLE,
+                        "the request queue cannot be reached right now",
+                        retry_after_s=5,
+                    ) from error
+                await asyncio.sleep(RETRY_AFTER_S)
+
+    # What comes back.
+
+    async def _read_for_ever(self) -> None:
+        while True:
+            try:
+                entries = await read(self._reader, self._reply_key, self._last_id, count=512)
+            except (*Unreachable, ResponseError):
+                await asyncio.sleep(RETRY_AFTER_S)
+                continue
+            for entry_id, fields in entries:
+                self._last_id = entry_id
+                self._receive(fields)
+
+    def _receive(self, fields: dict[bytes, bytes]) -> None:
+        data = fields.get(b"f")
+        if data is None:
+            return
+        try:
+            frames = decode_frames(data)
+        except msgspec.DecodeError:
+            logger.error("An engine of another version wrote frames that cannot be read")
+            return
+        for frame in frames:
+            self._deliver(frame)
+
+    def _deliver(self, frame: Frame) -> None:
+        run = self._runs.get(frame.request_id)
+        if run is None:
+            if isinstance(frame.body, Accepted):
+                # The caller left while the request was on its way.
+                self._cancel(frame.engine_id, frame.request_id, frame.attempt)
+            return
+        match run.receive(frame):
+            case Verdict.CANCEL_SENDER:
+                self._cancel(frame.engine_id, frame.request_id, frame.attempt)
+            case Verdict.RETRY:
+                self._lose(run)
+            case _:
+                pass
+        if run.ended:
+            self._forget(run)
+
+    # What goes wrong.
+
+    def _closed(self, run: Run) -> None:
+        """The caller has left: the engine must stop, or must never start."""
+        self._forget(run)
+        if run.engine_id is not None:
+            self._cancel(run.engine_id, run.request.id, run.attempt)
+        elif run.entry_id is not None:
+            queue = self._keys.queue(run.request.model, run.request.lane)
+            self._spawn(self._quietly(self._client.xdel(queue, run.entry_id)))
+
+    def _expire(self, run: Run) -> None:
+        if not run.ended:
+            self._closed(run)
+            run.fail(ErrorCode.TIMEOUT, "the request did not finish in time and was cancelled")
+
+    def _cancel(self, engine_id: str, request_id: str, attempt: int) -> None:
+        cancel = encode(Cancel(request_id=request_id, attempt=attempt))
+        self._spawn(
+            self._quietly(
+                self._client.xadd(
+                    self._keys.control(engine_id), {"c": cancel}, maxlen=10_000, nomkstream=True
+                )
+            )
+        )
+
+    def _engine_died(self, engine_id: str) -> None:
+        for run in list(self._runs.values()):
+            if run.engine_id == engine_id:
+                self._lose(run)
+            elif run.engine_id is None and not self.engines.ready(run.request.model):
+                # It waits in a queue that nobody reads any more.
+                self._closed(run)
+                error = self._no_engine(run.request.model)
+                run.fail(error.code, error.message)
+
+    def _lose(self, run: Run) -> None:
+        """The engine of this run is gone: try another, or say so."""
+        if self.engines.ready(run.request.model) and run.next_attempt():
+            self._spawn(self._put_again(run))
+            return
+        run.fail(ErrorCode.ENGINE_LOST, "the engine stopped before the answer was complete")
+        self._forget(run)
+
+    async def _put_again(self, run: Run) -> None:
+        try:
+            run.entry_id = await self._put(run, _NO_LIMIT)
+        except TandemError as error:
+            run.fail(error.code, error.message)
+            self._forget(run)
+
+    # Staying alive.
+
+    async def _beat_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.heartbeat_s)
+            try:
+                await self._beat()
+            except (*Unreachable, ResponseError):
+                self.redis_ok = False
+
+    async def _beat(self) -> None:
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.set(self._keys.gateway(self.gateway_id), b"1", px=self._options.heartbeat_ttl_ms)
+        pipeline.expire(self._reply_key, _REPLY_TTL_S)
+        if self._last_id != "0":
+            pipeline.xtrim(self._reply_key, minid=self._last_id, approximate=True)
+        results = await pipeline.execute()
+        if not results[1]:
+            await self._make_reply_stream()
+        await self.engines.refresh()
+        self.redis_ok = True
+
+    async def _make_reply_stream(self) -> None:
+        """Create the reply stream; if it had existed, Redis has forgotten everything."""
+        await self._client.xadd(self._reply_key, {"hello": b"1"})
+        await self._client.expire(self._reply_key, _REPLY_TTL_S)
+        for run in list(self._runs.values()):
+            self._lose(run)
+
+    # Bookkeeping.
+
+    def _forget(self, run: Run) -> None:
+        if run.timer is not None:
+            run.timer.cancel()
+        if self._runs.pop(run.request.id, None) is not None and run.text_sent:
+            # A moving mean of how long runs take, for `retry-after`.
+            self._mean_run_s += 0.1 * (time.monotonic() - run.created_s - self._mean_run_s)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    async def _quietly(command: Awaitable[Any]) -> None:
+        """Run a command whose loss costs only wasted work."""
+        try:
+            await command
+        except (*Unreachable, ResponseError):
+            logger.info("A cancel was lost because Redis is not reachable")

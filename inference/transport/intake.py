@@ -1,0 +1,165 @@
+"""The engine's way in: takes requests from the model's queue, and cancels from its control stream.
+
+An engine pulls a request only when it can start it, so that several engines of one model share the
+load by themselves. What an engine took but did not confirm before it died is claimed by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+import redis.asyncio
+from redis.exceptions import ResponseError
+
+from inference.request import Lane
+from inference.transport.connection import RETRY_AFTER_S, Unreachable, is_missing_group
+from inference.transport.frames import (
+    Accepted,
+    Cancel,
+    Frame,
+    QueueEntry,
+    decode_cancel,
+    decode_entry,
+    encode,
+)
+from inference.transport.keys import GROUP, Keys
+from inference.transport.streams import Entry, claim_idle, read, read_group
+
+logger = logging.getLogger(__name__)
+
+# Confirming takes a millisecond; whoever has not done it after so long is gone.
+_CLAIM_IDLE_MS = 2000
+_CLAIM_EVERY_S = 1.0
+_CONTROL_TTL_S = 60
+
+
+class Intake:
+    """One engine's reading end of one model's realtime queue."""
+
+    def __init__(
+        self,
+        reader: redis.asyncio.Redis,
+        client: redis.asyncio.Redis,
+        keys: Keys,
+        engine_id: str,
+        model: str,
+    ) -> None:
+        self._reader = reader
+        self._client = client
+        self._keys = keys
+        self._engine_id = engine_id
+        self._queue = keys.queue(model, Lane.REALTIME)
+        self._control = keys.control(engine_id)
+        self._claim_at_s = 0.0
+
+    async def open(self) -> None:
+        """Make sure that the queue's group and the control stream exist."""
+        try:
+            await self._client.xgroup_create(self._queue, GROUP, id="0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    async def close(self) -> None:
+        """Remove this engine's traces; what it had not confirmed is left to others."""
+        try:
+            await self._client.delete(self._control)
+        except Unreachable:
+            logger.info("Redis is gone; the control stream expires by itself")
+
+    async def take(self) -> tuple[bytes, QueueEntry] | None:
+        """Wait a moment for a request; None if none came. Raises nothing: it waits out Redis."""
+        try:
+            found = await self._abandoned() or await read_group(
+                self._reader, self._queue, GROUP, self._engine_id
+            )
+        except ResponseError as error:
+            if is_missing_group(error):
+                await self._open_again()
+            else:
+                await asyncio.sleep(RETRY_AFTER_S)
+            return None
+        except Unreachable:
+            await asyncio.sleep(RETRY_AFTER_S)
+            return None
+        return await self._decode(*found) if found else None
+
+    async def _open_again(self) -> None:
+        try:
+            await self.open()
+        except (*Unreachable, ResponseError):
+            await asyncio.sleep(RETRY_AFTER_S)
+
+    async def _abandoned(self) -> Entry | None:
+        """Claim a request that another engine took and never confirmed."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._claim_at_s:
+            return None
+        found = await claim_idle(self._client, self._queue, GROUP, self._engine_id, _CLAIM_IDLE_MS)
+        if found is None:
+            self._claim_at_s = now_s + _CLAIM_EVERY_S
+        return found
+
+    async def _decode(
+        self, entry_id: bytes, fields: dict[bytes, bytes]
+    ) -> tuple[bytes, QueueEntry] | None:
+        try:
+            return entry_id, decode_entry(fields[b"r"])
+        except (KeyError, msgspec.DecodeError):
+            logger.exception("Dropping a request that cannot be read: %r", entry_id)
+            await self.drop(entry_id)
+            return None
+
+    async def drop(self, entry_id: bytes) -> None:
+        """Take an entry off the queue without running it."""
+        try:
+            await self._client.xack(self._queue, GROUP, entry_id)
+            await self._client.xdel(self._queue, entry_id)
+        except Unreachable:
+            logger.info("A dropped request comes back once Redis does")
+
+    async def confirm(self, entry_id: bytes, entry: QueueEntry) -> bool:
+        """Take the entry off the queue and tell its gateway so, both or neither.
+
+        Returns False if the request must not be run: its gateway is gone, or Redis cannot be
+        reached. The gateway may have been told all the same; say sorry to it.
+        """
+        accepted = Frame(
+            entry.request.id, entry.attempt, self._engine_id, 0, Accepted(self._engine_id)
+        )
+        pipeline = self._client.pipeline(transaction=True)
+        pipeline.exists(self._keys.gateway(entry.gateway_id))
+        pipeline.xack(self._queue, GROUP, entry_id)
+        pipeline.xdel(self._queue, entry_id)
+        pipeline.xadd(
+            self._keys.reply(entry.gateway_id), {"f": encode([accepted])}, nomkstream=True
+        )
+        try:
+            alive, _acked, _deleted, sent = await pipeline.execute()
+        except (*Unreachable, ResponseError):
+            return False
+        return bool(alive) and sent is not None
+
+    async def cancels(self) -> AsyncIterator[Cancel]:
+        """Yield cancels for ever."""
+        last_id: bytes | str = "0"
+        while True:
+            try:
+                await self._keep_control()
+                entries = await read(self._reader, self._control, last_id, count=256)
+            except (*Unreachable, ResponseError):
+                await asyncio.sleep(RETRY_AFTER_S)
+                continue
+            for entry_id, fields in entries:
+                last_id = entry_id
+                if b"c" in fields:
+                    yield decode_cancel(fields[b"c"])
+
+    async def _keep_control(self) -> None:
+        """Gateways write only to a control stream that exists; a dead engine's expires."""
+        if not await self._client.expire(self._control, _CONTROL_TTL_S):
+            await self._client.xadd(self._control, {"hello": b"1"})
+            await self._client.expire(self._control, _CONTROL_TTL_S)

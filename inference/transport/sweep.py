@@ -1,0 +1,34 @@
+"""Removes what dead engines leave behind in Redis."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import redis
+
+from inference.request import Lane
+from inference.transport.keys import GROUP, Keys
+
+
+def sweep(client: redis.Redis, keys: Keys, models: list[str]) -> int:
+    """Forget engines whose heartbeat is gone, and their places in the queues. Returns how many.
+
+    A consumer that still holds requests is kept: a live engine claims them from it first.
+    """
+    ids = [raw.decode() for raw in cast("set[bytes]", client.smembers(keys.engines))]
+    dead = [engine_id for engine_id in ids if not client.exists(keys.engine(engine_id))]
+    if not dead:
+        return 0
+    client.srem(keys.engines, *dead)
+    for model in models:
+        queue = keys.queue(model, Lane.REALTIME)
+        if client.exists(queue):
+            _forget_consumers(client, queue, keys)
+    return len(dead)
+
+
+def _forget_consumers(client: redis.Redis, queue: str, keys: Keys) -> None:
+    for consumer in cast("list[dict[str, Any]]", client.xinfo_consumers(queue, GROUP)):
+        name = consumer["name"].decode()
+        if not consumer["pending"] and not client.exists(keys.engine(name)):
+            client.xgroup_delconsumer(queue, GROUP, name)

@@ -1,0 +1,15 @@
+"""The Celery application. Its settings are the CELERY_ ones of Django's settings."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+
+app = Celery("jobs")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["jobs"])
+# Named, not imported: Django is not set up yet when Celery reads this.
+app.steps["worker"].add("inference.engine.step:EngineStep")

@@ -1,0 +1,176 @@
+"""`/v1/models`, read back by both official SDKs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import anthropic
+import httpx2
+import msgspec
+import openai
+import pytest
+
+from gateway.dialects.anthropic.models import Page, decode_page, render_list, render_model
+from inference.catalogue import ModelEntry
+from inference.errors import ErrorCode, TandemError
+
+CREATED = datetime(2026, 11, 29, 16, 24, 5, 678, tzinfo=UTC)
+
+
+def entry(model_id: str) -> ModelEntry:
+    return ModelEntry(
+        id=model_id,
+        display_name=model_id.title(),
+        aliases=(),
+        backend="scripted",
+        weights="",
+        context_tokens=8192,
+        capacity=32,
+        max_waiting=256,
+        workers=1,
+        engine_options={},
+        canary_prompt="",
+        canary_expect="",
+        created_at=CREATED,
+    )
+
+
+ENTRIES = [entry(name) for name in ("a", "b", "org/C", "d", "e")]
+
+
+def page(**fields: Any) -> tuple[list[str], bool]:
+    shown = json.loads(render_list(ENTRIES, Page(**fields)))
+    return [row["id"] for row in shown["data"]], shown["has_more"]
+
+
+@contextmanager
+def server() -> Iterator[httpx2.Client]:
+    """Serve `ENTRIES` to an SDK, in pages to whom sends `anthropic-version`."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        model_id = request.url.path.partition("/v1/models")[2].removeprefix("/")
+        if model_id:
+            found = next(entry for entry in ENTRIES if entry.id == model_id)
+            return httpx2.Response(200, content=render_model(found))
+        paged = "anthropic-version" in request.headers
+        wanted = decode_page(dict(request.url.params)) if paged else None
+        return httpx2.Response(200, content=render_list(ENTRIES, wanted))
+
+    with httpx2.Client(transport=httpx2.MockTransport(answer)) as client:
+        yield client
+
+
+def test_a_row_serves_both_kinds_of_clients() -> None:
+    row = json.loads(render_model(ENTRIES[2]))
+    capabilities = row.pop("capabilities")
+    assert row == {
+        "id": "org/C",
+        "object": "model",
+        "created": 1795969445,
+        "owned_by": "tandem",
+        "type": "model",
+        "display_name": "Org/C",
+        "created_at": "2026-11-29T16:24:05Z",
+        "lifecycle": "active",
+        "deprecated_at": None,
+        "retires_at": None,
+        "max_input_tokens": 8192,
+        "max_tokens": 8192,
+    }
+    assert set(capabilities) == set(anthropic.types.ModelCapabilities.model_fields)
+
+
+def test_times_are_told_in_utc_whatever_zone_they_carry() -> None:
+    moved = msgspec.structs.replace(
+        ENTRIES[0], created_at=CREATED.astimezone(timezone(timedelta(hours=9)))
+    )
+    assert render_model(moved) == render_model(ENTRIES[0])
+
+
+def test_without_a_page_the_list_is_whole() -> None:
+    many = [entry(f"m{number}") for number in range(50)]
+    shown = json.loads(render_list(many, None))
+    assert (shown["object"], shown["has_more"]) == ("list", False)
+    assert (shown["first_id"], shown["last_id"], len(shown["data"])) == ("m0", "m49", 50)
+
+
+def test_an_empty_list_has_no_first_and_no_last() -> None:
+    assert json.loads(render_list([], Page())) == {
+        "object": "list",
+        "data": [],
+        "has_more": False,
+        "first_id": None,
+        "last_id": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "ids", "has_more"),
+    [
+        ({"limit": 2}, ["a", "b"], True),
+        ({"limit": 5}, ["a", "b", "org/C", "d", "e"], False),
+        ({"limit": 2, "after_id": "b"}, ["org/C", "d"], True),
+        ({"limit": 2, "after_id": "ORG/c"}, ["d", "e"], False),
+        ({"limit": 2, "after_id": "e"}, [], False),
+        ({"limit": 2, "before_id": "d"}, ["b", "org/C"], True),
+        ({"limit": 3, "before_id": "d"}, ["a", "b", "org/C"], False),
+        ({"limit": 2, "before_id": "a"}, [], False),
+    ],
+)
+def test_a_page_is_cut_next_to_its_cursor(
+    fields: dict[str, Any], ids: list[str], has_more: bool
+) -> None:
+    assert page(**fields) == (ids, has_more)
+
+
+def test_a_page_beside_an_unknown_model_is_refused() -> None:
+    with pytest.raises(TandemError, match=r"^after_id: model 'x' not found$") as caught:
+        page(after_id="x")
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("text", "limit"), [(None, 20), ("1", 1), ("1000", 1000)])
+def test_it_reads_the_limit(text: str | None, limit: int) -> None:
+    query = {} if text is None else {"limit": text}
+    assert decode_page(query).limit == limit
+
+
+@pytest.mark.parametrize("text", ["0", "1001", "-1", "", "ten", "1.5", "9" * 5000, "²", "1\n"])
+def test_it_refuses_a_limit_that_is_out_of_range(text: str) -> None:
+    with pytest.raises(TandemError, match=r"^limit: Input should be an integer from 1 to 1000$"):
+        decode_page({"limit": text})
+
+
+def test_it_refuses_two_cursors() -> None:
+    with pytest.raises(TandemError, match=r"^before_id: cannot be combined with after_id$"):
+        decode_page({"after_id": "a", "before_id": "b"})
+
+
+def test_the_anthropic_sdk_pages_through_and_retrieves() -> None:
+    with (
+        server() as http,
+        anthropic.Anthropic(api_key="k", base_url="http://tandem", http_client=http) as client,
+    ):
+        listed = list(client.models.list(limit=2))
+        assert [model.id for model in listed] == [entry.id for entry in ENTRIES]
+        model = client.models.retrieve("org/C")
+    assert (model.lifecycle, model.max_input_tokens) == ("active", 8192)
+    assert model.created_at == CREATED - timedelta(microseconds=678)
+    assert model.capabilities is not None
+    assert model.capabilities.thinking.supported is False
+    assert model.capabilities.thinking.types.disabled.supported is True
+
+
+def test_the_openai_sdk_lists_and_retrieves() -> None:
+    with (
+        server() as http,
+        openai.OpenAI(api_key="k", base_url="http://tandem/v1", http_client=http) as client,
+    ):
+        listed = list(client.models.list())
+        assert [model.id for model in listed] == [entry.id for entry in ENTRIES]
+        model = client.models.retrieve("org/C")
+    assert (model.object, model.owned_by, model.created) == ("model", "tandem", 1795969445)

@@ -1,0 +1,117 @@
+"""API keys: made, found, revoked."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from unittest.mock import Mock
+
+import pytest
+from pytest_django import DjangoCaptureOnCommitCallbacks
+
+from gateway import keys, nudges
+from gateway.models import ApiKey, Team
+from inference.errors import ErrorCode, TandemError
+from inference.transport.nudge import Topic
+
+pytestmark = pytest.mark.django_db
+
+
+def revoke_named(name: str) -> int:
+    return keys.revoke(ApiKey.objects.filter(name=name))
+
+
+def test_a_key_has_the_project_s_form_and_256_random_bits() -> None:
+    assert re.fullmatch(r"sk-tandem-[A-Za-z0-9_-]{43}", keys.mint("laptop"))
+    assert keys.mint("laptop") != keys.mint("laptop")
+
+
+def test_only_the_hash_and_the_prefix_are_stored() -> None:
+    plaintext = keys.mint("laptop")
+    (row,) = ApiKey.objects.values()
+    assert bytes(row["digest"]) == keys.digest(plaintext)
+    assert plaintext.startswith(row["prefix"])
+    assert len(plaintext) - len(row["prefix"]) > 32
+    assert plaintext not in str(row)
+
+
+def test_a_team_is_made_once() -> None:
+    keys.mint("a", team="blue")
+    keys.mint("b", team="blue")
+    keys.mint("c")
+    assert list(Team.objects.values_list("name", flat=True)) == ["blue", "default"]
+
+
+@pytest.mark.parametrize("name", ["", "   ", "x" * 201])
+def test_it_refuses_names_that_are_empty_or_too_long(name: str) -> None:
+    with pytest.raises(TandemError, match="name: must have 1 to 200 characters"):
+        keys.mint(name)
+    with pytest.raises(TandemError, match="team: must have 1 to 200 characters"):
+        keys.mint("laptop", team=name)
+    assert not ApiKey.objects.exists()
+
+
+def test_live_keys_are_loaded_by_digest() -> None:
+    plaintext = keys.mint("laptop", team="blue")
+    keys.mint("old")
+    revoke_named("old")
+    key = ApiKey.objects.get(name="laptop")
+    assert keys.load_principals() == {
+        keys.digest(plaintext): keys.Principal(
+            key_id=str(key.id), key_name="laptop", team_id=key.team_id, team_name="blue"
+        )
+    }
+
+
+def test_a_key_is_found_by_prefix_id_name_or_its_whole_text() -> None:
+    plaintext = keys.mint("laptop")
+    keys.mint("other")
+    key = ApiKey.objects.get(name="laptop")
+    for reference in (key.prefix, str(key.id), "laptop", plaintext):
+        assert keys.find_key(reference) == key
+
+
+@pytest.mark.parametrize("reference", ["nobody", "sk-tandem-", str(uuid.uuid4()), ""])
+def test_it_says_when_no_key_is_meant(reference: str) -> None:
+    keys.mint("laptop")
+    with pytest.raises(TandemError, match="no API key has the id") as caught:
+        keys.find_key(reference)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+def test_it_lists_the_candidates_when_several_keys_are_meant() -> None:
+    keys.mint("laptop")
+    keys.mint("laptop")
+    with pytest.raises(TandemError, match="fits 2 API keys") as caught:
+        keys.find_key("laptop")
+    assert all(str(key.id) in caught.value.message for key in ApiKey.objects.all())
+
+
+def test_a_live_key_is_preferred_to_revoked_ones_of_the_same_name() -> None:
+    keys.mint("laptop")
+    revoke_named("laptop")
+    live = keys.mint("laptop")
+    assert keys.find_key("laptop") == keys.find_key(live)
+
+
+def test_revoking_counts_only_keys_that_were_alive() -> None:
+    keys.mint("laptop")
+    assert revoke_named("laptop") == 1
+    moment = ApiKey.objects.get().revoked_at
+    assert revoke_named("laptop") == 0
+    assert ApiKey.objects.get().revoked_at == moment
+
+
+def test_gateways_are_told_after_the_commit_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    nudge = Mock()
+    monkeypatch.setattr(nudges, "nudge", nudge)
+    for change in (lambda: keys.mint("laptop"), lambda: revoke_named("laptop")):
+        nudge.reset_mock()
+        with django_capture_on_commit_callbacks(execute=True):
+            change()
+            nudge.assert_not_called()
+        nudge.assert_called_once()
+        assert nudge.call_args.args[-1] is Topic.KEYS

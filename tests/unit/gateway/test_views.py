@@ -1,0 +1,80 @@
+"""The landing page and the errors outside the API."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import path
+from pytest_django import Settings
+
+from gateway import views
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    raise RuntimeError("a fault in a view")
+
+
+urlpatterns = [path("broken", broken), path("admin/broken", broken)]
+handler500 = views.server_error
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(raise_request_exception=False)
+
+
+def test_the_landing_page_shows_how_to_call_and_where_to_operate(client: Client) -> None:
+    page = client.get("/").content.decode()
+    assert "curl http://testserver/v1/messages" in page
+    assert 'href="/admin/"' in page
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_the_landing_page_loads_nothing_from_elsewhere(client: Client) -> None:
+    page = client.get("/").content.decode()
+    assert not re.search(r"<(script|link|img|iframe)|@import|url\(|(src|href)=.https?:", page)
+
+
+def test_an_api_process_offers_no_admin(client: Client, settings: Settings) -> None:
+    settings.TANDEM = settings.TANDEM.model_copy(update={"GATEWAY_ROLE": "api"})
+    assert "/admin/" not in client.get("/").content.decode()
+
+
+def test_head_is_answered_as_clients_that_look_for_life_expect(client: Client) -> None:
+    response = client.head("/")
+    assert response.status_code == 200
+    assert response.content == b""
+
+
+def test_another_method_on_the_root_is_an_api_error() -> None:
+    response = Client(enforce_csrf_checks=True).post("/", "{}", content_type="application/json")
+    assert response.status_code == 405
+    assert response.json()["error"]["message"].startswith("POST is not allowed on /")
+
+
+@pytest.mark.parametrize("method", ["get", "post", "put", "delete"])
+def test_an_unknown_path_is_answered_in_the_api_s_envelope(method: str) -> None:
+    response = getattr(Client(enforce_csrf_checks=True), method)("/nowhere")
+    assert response.status_code == 404
+    assert response["content-type"] == "application/json"
+    body = response.json()
+    assert body["type"] == "error"
+    assert body["error"] == {"type": "not_found_error", "message": "/nowhere does not exist"}
+    assert body["request_id"] == response["request-id"]
+
+
+@pytest.mark.urls(__name__)
+def test_a_fault_is_answered_in_the_api_s_envelope_and_tells_nothing(client: Client) -> None:
+    response = client.get("/broken")
+    assert response.status_code == 500
+    assert response.json()["error"] == {"type": "api_error", "message": "Internal server error"}
+
+
+@pytest.mark.urls(__name__)
+def test_a_fault_in_the_admin_is_a_page(client: Client) -> None:
+    response = client.get("/admin/broken")
+    assert response.status_code == 500
+    assert response["content-type"].startswith("text/html")
