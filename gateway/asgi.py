@@ -1,55 +1,26 @@
-"""The ASGI application: the API's consumers ahead of Django, which serves the admin and pages.
-
-The API's path has no Django middleware and no database read before the first token.
-"""
+"""The ASGI application that Daphne serves: the API ahead of Django's admin and pages."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
 from channels.routing import ProtocolTypeRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-# First: it loads Django's apps, which the consumers' modules need.
-django_application = get_asgi_application()
 
-from django.conf import settings
+def _application() -> ProtocolTypeRouter:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+    # First: it loads Django's apps, which the imports below need.
+    django_application = get_asgi_application()
 
-from gateway.health import Alive, Ready
-from gateway.http.consumer import NotFound
-from gateway.routes import find
-from gateway.services import Services
-from inference.engine.options import transport_options
+    from gateway.front import Front
+    from gateway.services import Services
+    from inference.engine.options import transport_options
 
-Application = Callable[..., Awaitable[None]]
-
-
-class Front:
-    """Sends each request to its consumer, or else to Django, as the process's role allows."""
-
-    def __init__(self, services: Services, django: Application, role: str) -> None:
-        self._services = services
-        self._django = django
-        self._role = role
-
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Handle one HTTP request."""
-        found = find(scope["path"])
-        if found is None and self._role == "api":
-            found = NotFound, {}
-        if found is None or (self._role == "admin" and found[0] not in (Alive, Ready)):
-            await self._django(scope, receive, send)
-            return
-        await self._services.ready()
-        consumer, arguments = found
-        await consumer(self._services, **arguments)(scope, receive, send)
+    services = Services(settings.TANDEM, transport_options())
+    front = Front(services, django_application, settings.TANDEM.GATEWAY_ROLE)
+    return ProtocolTypeRouter({"http": front})
 
 
-services = Services(settings.TANDEM, transport_options())
-application = ProtocolTypeRouter(
-    {"http": Front(services, django_application, settings.TANDEM.GATEWAY_ROLE)}
-)
+application = _application()

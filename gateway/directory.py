@@ -31,6 +31,9 @@ T = TypeVar("T")
 RESOLVE_INTERVAL_S = 1.0
 PING_TIMEOUT_S = 2.0
 
+# A database that is away, and a row whose JSON is not what the admin's form would have let in.
+_UNREADABLE = (Error, AttributeError, TypeError, ValueError)
+
 
 class Snapshot(Generic[T]):
     """The last good copy of something that lives in the database. `load` runs in a thread."""
@@ -70,10 +73,13 @@ class Snapshot(Generic[T]):
             try:
                 self._value = await asyncio.to_thread(_on_own_connection, self._load)
                 self.loaded_at_s = time.time()
-            except Error as error:
-                logger.warning("cannot read the %s, keeping the last: %s", self._name, error)
-            except Exception:  # the edge of a background task, which must outlive any bad row
-                logger.exception("cannot read the %s, keeping the last", self._name)
+            except _UNREADABLE as error:
+                logger.warning(
+                    "cannot read the %s, keeping the last: %s",
+                    self._name,
+                    error,
+                    exc_info=not isinstance(error, Error),
+                )
 
 
 class KeyDirectory:

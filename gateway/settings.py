@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gateway.broker import broker_url
 from gateway.config import BASE_DIR, load
 from gateway.database import database_settings
-from gateway.broker import broker_url
 from gateway.secret import secret_key
 from gateway.supervise.layout import Layout
 

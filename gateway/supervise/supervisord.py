@@ -141,6 +141,9 @@ def render(layout: Layout, socket: Path, programs: Iterable[Program]) -> str:
 
     Raises `SupervisordError` for a path that its format cannot hold.
     """
+    # Log files' names are expanded twice, and comments begin in the middle of a line.
+    if re.search(r"%|\s[;#]|[\r\n]", str(layout.data_dir)):
+        raise SupervisordError(f"DATA_DIR must be without %, ' ;' and ' #': {layout.data_dir}")
     head: dict[str, dict[str, str]] = {
         "supervisord": {
             "logfile": _literal(layout.logs / "supervisord.log"),
@@ -197,8 +200,5 @@ def _section(name: str, values: dict[str, str]) -> str:
 
 
 def _literal(value: str | Path) -> str:
-    """Return text that supervisord's parser leaves as it is."""
-    text = str(value)
-    if re.search(r"\s[;#]|[\r\n]", text):
-        raise SupervisordError(f"the process manager cannot take ' ;' or ' #' in {text}")
-    return text.replace("%", "%%")
+    """Return text that supervisord's parser takes for what it is."""
+    return str(value).replace("%", "%%")

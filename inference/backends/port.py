@@ -42,5 +42,8 @@ class Backend(Protocol):
     def stats(self) -> BackendStats:
         """The load right now; cheap enough to call twice a second."""
 
+    def failure(self) -> str | None:
+        """Why the engine can no longer serve and must be started anew, or None."""
+
     async def stop(self) -> None:
         """Free everything that `start` took. Harmless when called twice."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -36,6 +37,8 @@ _ENVIRONMENT = {
     "VLLM_MAX_STOP_STRINGS": "1000000",
 }
 
+_IDLE = BackendStats(running=0, waiting=0, kv_use=0.0, progress=0)
+
 
 class VllmBackend:
     """One vLLM engine. Its processes are children of this one."""
@@ -54,57 +57,78 @@ class VllmBackend:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         try:
-            self._runtime = await asyncio.to_thread(_load, self._entry, self._models_dir)
+            self._runtime = await _load(self._entry, self._models_dir)
             await self._runtime.prepare()
         except TandemError:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever vLLM raises, the host is told why
             logger.exception("vLLM could not load %s", self._entry.id)
             await self.stop()
-            raise TandemError(ErrorCode.ENGINE_FAILED, f"vLLM could not load it: {error}") from None
+            raise TandemError(
+                ErrorCode.ENGINE_FAILED, f"vLLM could not load {self._entry.id}: {error}"
+            ) from None
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
         """Run one request, as the port says."""
-        if self._runtime is None:
+        runtime = self._runtime
+        if runtime is None:
             yield Failed(code=ErrorCode.ENGINE_FAILED, message="the engine is not running")
             return
         try:
-            prompt = await self._runtime.render(request)
+            prompt = await runtime.render(request)
             yield Started(prompt_tokens=prompt.tokens)
             output_tokens = 0
-            async with aclosing(self._runtime.outputs(prompt, request)) as outputs:
+            async with aclosing(runtime.outputs(prompt, request)) as outputs:
                 async for output in outputs:
                     completion = output.outputs[0]
                     output_tokens += len(completion.token_ids)
                     if completion.text:
                         yield TextDelta(completion.text)
-            usage = Usage(
-                prompt_tokens=prompt.tokens,
-                cached_tokens=output.num_cached_tokens or 0,
-                output_tokens=output_tokens,
+            yield _ending(
+                completion,
+                Usage(
+                    prompt_tokens=prompt.tokens,
+                    cached_tokens=output.num_cached_tokens or 0,
+                    output_tokens=output_tokens,
+                ),
             )
-            yield _ending(completion, usage)
         except TandemError as error:
             yield Failed(code=error.code, message=error.message)
-        except Exception as error:
-            logger.exception("vLLM failed on request %s", request.id)
-            yield self._runtime.failed(error)
+        except Exception as error:  # noqa: BLE001 - the port lets nothing out but events
+            yield runtime.failed(request, error)
 
     def stats(self) -> BackendStats:
-        """The scheduler's numbers as of its last step."""
-        return self._runtime.load.stats
+        """The engine's load as its scheduler sees it."""
+        return self._runtime.stats() if self._runtime else _IDLE
 
     def failure(self) -> str | None:
-        return "dead" if self._runtime is not None and self._runtime.dead else None
+        """Why the engine can no longer serve, or None."""
+        if self._runtime is not None and self._runtime.dead:
+            return "the engine's process died"
+        return None
 
     async def stop(self) -> None:
-        """End the engine's processes."""
+        """End the engine's processes. What still runs ends with `Failed`."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
+            runtime.release()
             await asyncio.to_thread(runtime.shutdown)
 
 
-def _load(entry: ModelEntry, models_dir: Path) -> Runtime:
+async def _load(entry: ModelEntry, models_dir: Path) -> Runtime:
+    """Start the engine's processes in a thread, for it takes long and blocks."""
+    others = set(multiprocessing.active_children())
+    loading = asyncio.ensure_future(asyncio.to_thread(_load_blocking, entry, models_dir))
+    try:
+        return await asyncio.shield(loading)
+    except asyncio.CancelledError:
+        # A thread cannot be cancelled, but it gives up at once when its engine dies.
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+        raise
+
+
+def _load_blocking(entry: ModelEntry, models_dir: Path) -> Runtime:
     from inference.backends.vllm_runtime import Runtime, engine_arguments
 
     return Runtime(engine_arguments(entry, models_dir))
@@ -118,4 +142,5 @@ def _ending(completion: Any, usage: Usage) -> Finished | Failed:
             return Finished(reason=FinishReason.STOP_SEQUENCE, usage=usage, stop_sequence=text)
         case "stop", _:
             return Finished(reason=FinishReason.END, usage=usage)
+    logger.error("vLLM ended a request with %r", completion.finish_reason)
     return Failed(code=ErrorCode.INTERNAL, message="the engine could not finish this request")

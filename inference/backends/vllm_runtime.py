@@ -6,6 +6,7 @@ but its outputs are read straight from the engine: no server-sent events in betw
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -35,6 +36,8 @@ from inference.errors import ErrorCode, TandemError
 from inference.events import Failed
 from inference.request import GenerationRequest, Lane, Message
 
+logger = logging.getLogger(__name__)
+
 # vLLM serves the lower number first.
 _PRIORITY = {Lane.REALTIME: 0, Lane.FLEX: 1, Lane.BACKGROUND: 2, Lane.BATCH: 3}
 
@@ -45,11 +48,13 @@ _CPU_KV_CACHE_GIB = 4
 _SAMPLE_CHARS = 100_000
 
 
-class Load(StatLoggerBase):  # type: ignore[misc]
+class _Scheduler(StatLoggerBase):  # type: ignore[misc]
     """The scheduler's own numbers, as of its last step."""
 
     def __init__(self) -> None:
-        self.stats = BackendStats(running=0, waiting=0, kv_use=0.0, progress=0)
+        self.running = 0
+        self.kv_use = 0.0
+        self.steps = 0
 
     def record(
         self,
@@ -59,14 +64,10 @@ class Load(StatLoggerBase):  # type: ignore[misc]
         engine_idx: int = 0,
     ) -> None:
         """Take the numbers of one engine step."""
-        if scheduler_stats is None:
-            return
-        self.stats = BackendStats(
-            running=scheduler_stats.num_running_reqs,
-            waiting=scheduler_stats.num_waiting_reqs + scheduler_stats.num_skipped_waiting_reqs,
-            kv_use=scheduler_stats.kv_cache_usage,
-            progress=self.stats.progress + 1,
-        )
+        if scheduler_stats is not None:
+            self.running = scheduler_stats.num_running_reqs
+            self.kv_use = scheduler_stats.kv_cache_usage
+            self.steps += 1
 
     def log_engine_initialized(self) -> None:
         """Nothing to say: the backend's host reports that the engine is up."""
@@ -93,12 +94,14 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
 
     `engine_options` may name any argument of vLLM's server with underscores, and `kv_cache_gib`.
     """
-    args = make_arg_parser(FlexibleArgumentParser()).parse_args([])
+    args: Namespace = make_arg_parser(FlexibleArgumentParser()).parse_args([])
     options = dict(entry.engine_options)
     cache_gib = options.pop("kv_cache_gib", None)
     if current_platform.is_cpu():
         # The bfloat16 attention kernel answers nonsense on some CPUs, without an error.
         options.setdefault("dtype", "float32")
+        # Compiling takes a minute at every start and gains little.
+        options.setdefault("enforce_eager", True)
         cache_gib = cache_gib or _CPU_KV_CACHE_GIB
     if cache_gib:
         options.setdefault("kv_cache_memory_bytes", int(cache_gib * 2**30))
@@ -125,10 +128,11 @@ class Runtime:
 
     def __init__(self, args: Namespace) -> None:
         """Start the engine's processes. Blocks for many seconds: call it in a thread."""
-        self.load = Load()
+        self._scheduler = _Scheduler()
         self._args = args
         self._engine = AsyncLLM.from_engine_args(
-            AsyncEngineArgs.from_cli_args(args), stat_loggers=[lambda config, index: self.load]
+            AsyncEngineArgs.from_cli_args(args),
+            stat_loggers=[lambda config, index: self._scheduler],
         )
         self._context_tokens: int = args.max_model_len
         self._numbers = count()
@@ -144,6 +148,16 @@ class Runtime:
     def dead(self) -> bool:
         """Whether the engine's processes are gone."""
         return bool(self._engine.errored)
+
+    def stats(self) -> BackendStats:
+        """The scheduler's numbers, and what it was given since but has not started yet."""
+        unfinished = self._engine.get_num_unfinished_requests()
+        return BackendStats(
+            running=self._scheduler.running,
+            waiting=max(0, unfinished - self._scheduler.running),
+            kv_use=self._scheduler.kv_use,
+            progress=self._scheduler.steps,
+        )
 
     async def render(self, request: GenerationRequest) -> Prompt:
         """Apply the chat template and tokenize. Raises `TandemError` on a bad request."""
@@ -175,12 +189,29 @@ class Runtime:
         """Run a prompt and yield what the engine makes of it. Closing aborts it at once."""
         # An attempt may follow on an aborted one: the id alone would not tell them apart.
         request_id = f"{request.id}-{next(self._numbers)}"
-        return self._engine.generate(
+        outputs: AsyncGenerator[RequestOutput] = self._engine.generate(
             prompt.engine_input,
             prompt.sampling,
             request_id,
             priority=_PRIORITY[request.lane],
         )
+        return outputs
+
+    def failed(self, request: GenerationRequest, error: Exception) -> Failed:
+        """Return the event for what vLLM raised. Only a bad request's own words are shown."""
+        if isinstance(error, VLLMClientError):
+            return Failed(code=ErrorCode.INVALID_REQUEST, message=str(error))
+        if isinstance(error, EngineDeadError):
+            return Failed(code=ErrorCode.ENGINE_FAILED, message="the engine stopped working")
+        logger.error("vLLM failed on request %s", request.id, exc_info=error)
+        return Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
+
+    def release(self) -> None:
+        """Let go of the loop and of the requests that still run, which end with an error."""
+        self._engine.output_processor.propagate_error(EngineDeadError())
+        # It would take the end of the processes for a crash and log it as one.
+        if self._engine.output_handler is not None:
+            self._engine.output_handler.cancel()
 
     def shutdown(self) -> None:
         """End the engine's processes. Blocks for up to some seconds: call it in a thread."""
@@ -204,15 +235,6 @@ class Runtime:
             max_tokens=request.sampling.max_tokens,
             context_tokens=self._context_tokens,
         )
-
-
-def failed(error: Exception) -> Failed:
-    """Return the event for an error that vLLM raised. Only a bad request's own text is shown."""
-    if isinstance(error, VLLMClientError):
-        return Failed(code=ErrorCode.INVALID_REQUEST, message=str(error))
-    if isinstance(error, EngineDeadError):
-        return Failed(code=ErrorCode.ENGINE_FAILED, message="the engine stopped working")
-    return Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
 
 
 def _message(message: Message) -> dict[str, Any]:

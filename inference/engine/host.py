@@ -45,6 +45,10 @@ class _Running:
     farewell: Failed | None = None
 
 
+def _key(entry: QueueEntry) -> tuple[str, int]:
+    return entry.request.id, entry.attempt
+
+
 class EngineHost:
     """One engine and its work. `run` returns when it was told to stop or cannot go on."""
 
@@ -67,7 +71,8 @@ class EngineHost:
             connect(options.redis_url), self._client, self._keys, self.engine_id, entry.id
         )
         self._outbox = Outbox(self._client, self._keys, self._gateway_gone)
-        self._running: dict[str, _Running] = {}
+        # By request and attempt: an attempt may come while the one before it still ends here.
+        self._running: dict[tuple[str, int], _Running] = {}
         self._gateway_misses: dict[str, int] = {}
         self._state = EngineState.LOADING
         self._reason = ""
@@ -105,7 +110,6 @@ class EngineHost:
                 await self._serve()
             else:
                 self._fail(reason)
-            if self._state is EngineState.FAILED:
                 await self._linger()
             return self._stop.is_set()
         finally:
@@ -194,25 +198,28 @@ class EngineHost:
         while True:
             await self._admission.acquire(Lane.REALTIME)
             taken = await self._intake.take()
-            if taken is None or taken[1].request.id in self._running:
+            if taken is None or _key(taken[1]) in self._running:
                 self._admission.release(Lane.REALTIME)
                 if taken is not None:
                     await self._intake.drop(taken[0])
                 continue
             entry_id, entry = taken
+            for attempt in range(entry.attempt):
+                if older := self._running.get((entry.request.id, attempt)):
+                    self._abort(older)
             task = asyncio.create_task(self._run(entry_id, entry))
-            self._running[entry.request.id] = _Running(task, entry)
+            self._running[_key(entry)] = _Running(task, entry)
             # A callback, because a task that is cancelled before its first step runs no code.
             task.add_done_callback(partial(self._ended, entry))
 
     def _ended(self, entry: QueueEntry, task: asyncio.Task[None]) -> None:
-        del self._running[entry.request.id]
+        del self._running[_key(entry)]
         self._admission.release(Lane.REALTIME)
         if not task.cancelled() and (error := task.exception()):
             logger.error("Running a request failed", exc_info=error)
 
     async def _run(self, entry_id: bytes, entry: QueueEntry) -> None:
-        running = self._running[entry.request.id]
+        running = self._running[_key(entry)]
         try:
             if not await self._intake.confirm(entry_id, entry):
                 self._say(running, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
@@ -232,13 +239,14 @@ class EngineHost:
         self._outbox.put(entry.gateway_id, frame)
 
     def _abort(self, running: _Running, farewell: Failed | None = None) -> None:
-        running.farewell = farewell
-        running.task.cancel()
+        # Once: a second cancel would break off the engine's own cleaning up.
+        if not running.task.cancelling():
+            running.farewell = farewell
+            running.task.cancel()
 
     async def _cancel_for_ever(self) -> None:
         async for cancel in self._intake.cancels():
-            running = self._running.get(cancel.request_id)
-            if running is not None and running.entry.attempt == cancel.attempt:
+            if running := self._running.get((cancel.request_id, cancel.attempt)):
                 self._abort(running)
 
     # Watching.

@@ -33,13 +33,17 @@ from inference.transport.streams import read
 logger = logging.getLogger(__name__)
 
 # Refuses when the queue is full, in the same step as it adds: no request slips in between.
+# Whoever asks is alive: after a restart of Redis the heartbeat may have expired, and engines run
+# nothing for a gateway without one.
 _ENQUEUE = """
 local limit = tonumber(ARGV[1])
 if limit >= 0 and redis.call('XLEN', KEYS[1]) >= limit then return false end
+redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])
 return redis.call('XADD', KEYS[1], '*', 'r', ARGV[2])
 """
-# A dead gateway's reply stream disappears by itself.
+# The streams of a dead gateway, and to a dead engine, disappear by themselves.
 _REPLY_TTL_S = 60
+_CONTROL_TTL_S = 60
 _NO_LIMIT = -1
 
 
@@ -139,12 +143,15 @@ class Dispatcher:
     async def _put(self, run: Run, limit: int) -> bytes | None:
         """Add the request to its queue; None if the queue is full."""
         entry = QueueEntry(gateway_id=self.gateway_id, attempt=run.attempt, request=run.request)
-        queue = self._keys.queue(run.request.model, run.request.lane)
-        arguments: list[int | bytes] = [limit, encode(entry)]
+        keys = [
+            self._keys.queue(run.request.model, run.request.lane),
+            self._keys.gateway(self.gateway_id),
+        ]
+        arguments: list[int | bytes] = [limit, encode(entry), self._options.heartbeat_ttl_ms]
         give_up_s = time.monotonic() + self._options.enqueue_wait_s
         while True:
             try:
-                entry_id: bytes | None = await self._enqueue(keys=[queue], args=arguments)
+                entry_id: bytes | None = await self._enqueue(keys=keys, args=arguments)
                 return entry_id
             except Unreachable as error:
                 if time.monotonic() >= give_up_s:
@@ -214,14 +221,12 @@ class Dispatcher:
             run.fail(ErrorCode.TIMEOUT, "the request did not finish in time and was cancelled")
 
     def _cancel(self, engine_id: str, request_id: str, attempt: int) -> None:
+        control = self._keys.control(engine_id)
         cancel = encode(Cancel(request_id=request_id, attempt=attempt))
-        self._spawn(
-            self._quietly(
-                self._client.xadd(
-                    self._keys.control(engine_id), {"c": cancel}, maxlen=10_000, nomkstream=True
-                )
-            )
-        )
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.xadd(control, {"c": cancel}, maxlen=10_000)
+        pipeline.expire(control, _CONTROL_TTL_S)
+        self._spawn(self._quietly(pipeline.execute()))
 
     def _engine_died(self, engine_id: str) -> None:
         for run in list(self._runs.values()):
@@ -234,7 +239,10 @@ class Dispatcher:
                 run.fail(error.code, error.message)
 
     def _lose(self, run: Run) -> None:
-        """The engine of this run is gone: try another, or say so."""
+        """The engine of this run, or what it said, is gone: try another, or say so."""
+        if run.engine_id is not None:
+            # Should it live after all, it must stop.
+            self._cancel(run.engine_id, run.request.id, run.attempt)
         if self.engines.ready(run.request.model) and run.next_attempt():
             self._spawn(self._put_again(run))
             return

@@ -33,7 +33,6 @@ logger = logging.getLogger(__name__)
 # Confirming takes a millisecond; whoever has not done it after so long is gone.
 _CLAIM_IDLE_MS = 2000
 _CLAIM_EVERY_S = 1.0
-_CONTROL_TTL_S = 60
 
 
 class Intake:
@@ -56,7 +55,7 @@ class Intake:
         self._claim_at_s = 0.0
 
     async def open(self) -> None:
-        """Make sure that the queue's group and the control stream exist."""
+        """Make sure that the queue and its group exist."""
         try:
             await self._client.xgroup_create(self._queue, GROUP, id="0", mkstream=True)
         except ResponseError as error:
@@ -148,18 +147,10 @@ class Intake:
         last_id: bytes | str = "0"
         while True:
             try:
-                await self._keep_control()
                 entries = await read(self._reader, self._control, last_id, count=256)
             except (*Unreachable, ResponseError):
                 await asyncio.sleep(RETRY_AFTER_S)
                 continue
             for entry_id, fields in entries:
                 last_id = entry_id
-                if b"c" in fields:
-                    yield decode_cancel(fields[b"c"])
-
-    async def _keep_control(self) -> None:
-        """Gateways write only to a control stream that exists; a dead engine's expires."""
-        if not await self._client.expire(self._control, _CONTROL_TTL_S):
-            await self._client.xadd(self._control, {"hello": b"1"})
-            await self._client.expire(self._control, _CONTROL_TTL_S)
+                yield decode_cancel(fields[b"c"])

@@ -32,7 +32,7 @@ async def claim_idle(
 ) -> Entry | None:
     """Claim one entry that its consumer has not acknowledged for `idle_ms`."""
     reply = await client.xautoclaim(stream, group, consumer, min_idle_time=idle_ms, count=1)
-    claimed = cast("list[Entry]", cast("list[Any]", reply)[1])
+    claimed = cast("list[Entry]", reply[1])
     return claimed[0] if claimed else None
 
 

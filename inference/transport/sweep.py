@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import redis
 
@@ -28,7 +28,7 @@ def sweep(client: redis.Redis, keys: Keys, models: list[str]) -> int:
 
 
 def _forget_consumers(client: redis.Redis, queue: str, keys: Keys) -> None:
-    for consumer in cast("list[dict[str, Any]]", client.xinfo_consumers(queue, GROUP)):
+    for consumer in client.xinfo_consumers(queue, GROUP):
         name = consumer["name"].decode()
         if not consumer["pending"] and not client.exists(keys.engine(name)):
             client.xgroup_delconsumer(queue, GROUP, name)

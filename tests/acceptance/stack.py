@@ -5,144 +5,179 @@ Unlike `manage.py serve` it restarts nothing, so that a test sees what a death d
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import httpx
 import psycopg
-import redis
+from psycopg.types.json import Jsonb
 
 from gateway.supervise import postgres, valkey
 from gateway.supervise.embedded import wait_for_postgres, wait_for_redis
 from gateway.supervise.layout import Layout
-from inference.transport.frames import EngineReport, decode_report
+from gateway.supervise.processes import end_with_parent
+from inference.request import Lane
+from inference.transport.connection import connect_sync
+from inference.transport.frames import EngineReport, EngineState, decode_report
 from inference.transport.keys import Keys
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "acceptance"
 PATIENCE_S = 60.0
+_STOP_PATIENCE_S = 20.0
 
 
-def eventually(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+def eventually(condition: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
     """Wait until the condition returns something true, and return that."""
     end = time.monotonic() + patience_s
-    while time.monotonic() < end:
-        if value := condition():
-            return value
+    while not (value := condition()):
+        assert time.monotonic() < end, f"still not after {patience_s:.0f} s: {what}"
         time.sleep(0.02)
-    raise AssertionError(f"still not after {patience_s} s: {what}")
+    return value
 
 
 def free_port() -> int:
     """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 class Server:
     """One process of the stack, its output in a file."""
 
-    def __init__(self, name: str, command: list[str], log: Path, **options: Any) -> None:
-        self.name = name
+    def __init__(
+        self,
+        command: list[str],
+        log: Path,
+        *,
+        folder: Path = ROOT,
+        stop_signal: signal.Signals = signal.SIGTERM,
+        **options: Any,
+    ) -> None:
         self.log = log
+        self._stop_signal = stop_signal
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                cwd=folder,
                 start_new_session=True,
+                preexec_fn=end_with_parent,
                 **options,
             )
 
     @property
     def alive(self) -> bool:
+        """Whether it still runs."""
         return self.process.poll() is None
 
     def kill(self) -> None:
         """End it and its children without a word."""
-        self._signal(signal.SIGKILL)
+        self._signal_group(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to end, and insist when it does not."""
+    def stop(self) -> int:
+        """Ask it to end, insist when it does not, and return its exit status."""
         if self.alive:
-            self.process.send_signal(number)
-            try:
-                self.process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        self._signal(signal.SIGKILL)
-        return self.process.wait()
+            self.process.send_signal(self._stop_signal)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=_STOP_PATIENCE_S)
+        self.kill()
+        return self.process.returncode
 
-    def _signal(self, number: signal.Signals) -> None:
-        try:
+    def wait_for_end(self) -> int:
+        """Wait until it ends by itself, and return its exit status."""
+        eventually(lambda: not self.alive, f"the process ends (see {self.log})")
+        return self.process.returncode
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
 
-class Gateway(Server):
+class Gateway:
     """A gateway process and the address it answers on."""
 
-    url: str
+    def __init__(self, server: Server, port: int) -> None:
+        self.server = server
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def model_state(self, model: str) -> dict[str, Any]:
+        """What it says about one model in `/readyz`; empty while it does not know it."""
+        body = httpx.get(f"{self.url}/readyz").json()
+        return cast("dict[str, Any]", body["models"].get(model, {}))
+
+    def wait_for_model(self, model: str, state: str = "ready", engines: int = 1) -> None:
+        """Wait until it sees so many engines of the model in this state."""
+        wanted = {"state": state, "engines": engines}
+        eventually(
+            lambda: wanted.items() <= self.model_state(model).items(),
+            f"the gateway sees {model} {state} with {engines} engines",
+        )
+
+    def answers(self) -> bool:
+        """Whether it is up."""
+        try:
+            return httpx.get(f"{self.url}/healthz").status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
 
 
 class Stack:
     """Starts and ends processes that share one database, one Valkey and one set of keys."""
 
-    def __init__(self, data_dir: Path, **settings: str) -> None:
+    def __init__(self, data_dir: Path) -> None:
         self.layout = Layout(data_dir)
         self.keys = Keys(PREFIX)
-        self._settings = settings
-        self._servers: list[Server] = []
+        self.redis = connect_sync(self.layout.redis_url)
+        self._cleanup = ExitStack()
+        self._started = 0
 
     def __enter__(self) -> Self:
-        self.layout.create()
-        postgres.prepare(self.layout)
-        valkey.prepare(self.layout)
-        self._start(
-            "postgres",
-            postgres.command(self.layout),
-            cwd="/",
-            **postgres.identity(postgres.server_user()),
-        )
-        self.start_valkey()
-        wait_for_postgres(self.layout.database_url, PATIENCE_S)
-        self.manage("migrate", "-v0")
-        self.key = self.manage("create_api_key", "acceptance").strip()
+        with self._cleanup as cleanup:
+            cleanup.callback(self.redis.close)
+            self.layout.create()
+            postgres.prepare(self.layout)
+            valkey.prepare(self.layout)
+            self.postgres = self.start_postgres()
+            self.valkey = self.start_valkey()
+            self.manage("migrate", "-v0")
+            self.key = self.mint("acceptance")
+            # Everything is up: from here on `__exit__` ends it.
+            self._cleanup = cleanup.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for server in reversed(self._servers):
-            server.stop(signal.SIGINT if server.name == "postgres" else signal.SIGTERM)
+        self._cleanup.close()
 
     def _start(self, name: str, command: list[str], **options: Any) -> Server:
-        server = Server(name, command, self.layout.logs / f"{name}.log", **options)
-        self._servers.append(server)
+        self._started += 1
+        log = self.layout.logs / f"{self._started:02}-{name}.log"
+        server = Server(command, log, **options)
+        self._cleanup.callback(server.stop)
         return server
 
-    def environment(self, **settings: str) -> dict[str, str]:
-        """The environment of every process."""
-        return {
-            **os.environ,
+    def _environment(self, settings: dict[str, str]) -> dict[str, str]:
+        return os.environ | {
             "DATA_DIR": str(self.layout.data_dir),
             "DATABASE_URL": self.layout.database_url,
             "REDIS_URL": self.layout.redis_url,
             "REDIS_PREFIX": PREFIX,
-            "ALLOWED_HOSTS": "*",
-            **self._settings,
             **settings,
         }
 
@@ -151,11 +186,34 @@ class Stack:
         return subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
-            env=self.environment(),
+            env=self._environment({}),
             check=True,
             stdout=subprocess.PIPE,
             text=True,
         ).stdout
+
+    def mint(self, name: str) -> str:
+        """Return a new API key."""
+        return self.manage("create_api_key", name).strip()
+
+    # Servers.
+
+    def start_postgres(self) -> Server:
+        """Start the database, with whatever data it had."""
+        server = self._start(
+            "postgres",
+            postgres.command(self.layout),
+            folder=Path("/"),
+            stop_signal=signal.SIGINT,
+            **postgres.identity(postgres.server_user()),
+        )
+        wait_for_postgres(self.layout.database_url, PATIENCE_S)
+        return server
+
+    def restart_postgres(self) -> None:
+        """Shut the database down, which ends every connection, and start it again."""
+        self.postgres.stop()
+        self.postgres = self.start_postgres()
 
     def start_valkey(self) -> Server:
         """Start the Redis-protocol server, with whatever data it had."""
@@ -163,99 +221,117 @@ class Stack:
         wait_for_redis(self.layout.redis_url, PATIENCE_S)
         return server
 
-    def add_model(self, model: str, backend: str = "scripted", **fields: Any) -> None:
-        """Put a model into the catalogue."""
-        row = {"context_tokens": 100_000, "capacity": 64, "engine_options": {}} | fields
-        columns = ", ".join(row)
-        values = [json.dumps(v) if isinstance(v, dict | list) else v for v in row.values()]
-        defaults = {
-            "display_name": "",
-            "aliases": "[]",
-            "weights": "",
-            "max_waiting": 256,
-            "workers": 1,
-            "canary_prompt": "",
-            "canary_expect": "",
-            "enabled": True,
-        }
-        for name, value in defaults.items():
-            if name not in row:
-                columns += f", {name}"
-                values.append(value)
-        marks = ", ".join(["%s"] * len(values))
-        with psycopg.connect(self.layout.database_url) as connection:
-            connection.execute(
-                f"INSERT INTO inference_model (id, backend, created_at, {columns})"  # noqa: S608
-                f" VALUES (%s, %s, now(), {marks})",
-                [model, backend, *values],
-            )
-        self.redis.publish(self.keys.nudges, "catalogue")
+    def restart_valkey(self, *, keep_data: bool = True) -> None:
+        """Kill it and start it again."""
+        self.valkey.kill()
+        if not keep_data:
+            shutil.rmtree(self.layout.valkey)
+            valkey.prepare(self.layout)
+        self.valkey = self.start_valkey()
+
+    # Tandem's own processes.
 
     def start_gateway(self, **settings: str) -> Gateway:
         """Start a gateway and wait until it answers."""
         port = free_port()
         command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
         command += ["--access-log", os.devnull, "gateway.asgi:application"]
-        gateway = Gateway(
-            "gateway",
-            command,
-            self.layout.logs / f"gateway-{port}.log",
-            cwd=ROOT,
-            env=self.environment(**settings),
-        )
-        self._servers.append(gateway)
-        gateway.url = f"http://127.0.0.1:{port}"
-        eventually(lambda: self._answers(gateway), "the gateway answers")
+        server = self._start("gateway", command, env=self._environment(settings))
+        gateway = Gateway(server, port)
+        eventually(gateway.answers, f"the gateway answers (see {server.log})")
         return gateway
 
-    @staticmethod
-    def _answers(gateway: Gateway) -> bool:
-        try:
-            return httpx.get(f"{gateway.url}/healthz").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def start_worker(self, model: str, **settings: str) -> Server:
-        """Start an engine worker and wait until its engine is ready."""
-        number = len(self._servers)
+    def start_worker(
+        self, model: str, *, until: EngineState = EngineState.READY, **settings: str
+    ) -> Server:
+        """Start an engine worker and wait until its engine is in the given state."""
         command = [sys.executable, "-m", "celery", "-A", "jobs", "worker", "-P", "threads"]
-        command += ["-c", "2", "-Q", f"engine.{model}", "-n", f"engine-{number}@%h"]
-        worker = self._start(
-            f"worker-{number}",
-            command,
-            cwd=ROOT,
-            env=self.environment(ENGINE_MODELS=model, **settings),
-        )
-        eventually(
-            lambda: any(r.pid == worker.process.pid and r.state == "ready" for r in self.reports()),
-            f"the engine of {model} is ready (see {worker.log})",
-        )
+        command += ["-c", "1", "-Q", f"engine.{model}", "-n", f"engine-{self._started}@%h"]
+        command += ["--without-gossip", "--without-mingle"]
+        settings["ENGINE_MODELS"] = model
+        worker = self._start("worker", command, env=self._environment(settings))
+
+        def has_come() -> bool:
+            assert worker.alive, f"the worker ended (see {worker.log})"
+            return any(
+                report.pid == worker.process.pid and report.state is until
+                for report in self.reports()
+            )
+
+        eventually(has_come, f"the engine of {model} is {until} (see {worker.log})")
         return worker
 
-    @property
-    def redis(self) -> redis.Redis:
-        """A client of the stack's Valkey."""
-        return redis.Redis.from_url(self.layout.redis_url)
+    def add_model(self, model: str, **fields: Any) -> str:
+        """Put a model into the catalogue, a scripted one unless told otherwise."""
+        row: dict[str, Any] = {
+            "id": model,
+            "display_name": "",
+            "aliases": [],
+            "backend": "scripted",
+            "weights": "",
+            "context_tokens": 100_000,
+            "capacity": 64,
+            "max_waiting": 256,
+            "workers": 1,
+            "engine_options": {},
+            "canary_prompt": "",
+            "canary_expect": "",
+            "enabled": True,
+        } | fields
+        columns = ", ".join(row)
+        marks = ", ".join("%s" for _ in row)
+        values = [Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()]
+        with psycopg.connect(self.layout.database_url) as connection:
+            connection.execute(
+                f"INSERT INTO inference_model (created_at, {columns})"  # noqa: S608
+                f" VALUES (now(), {marks})",
+                values,
+            )
+        self.redis.publish(self.keys.nudges, "catalogue")
+        return model
+
+    def script_model(self, model: str, **script: Any) -> None:
+        """Set the script of engines that are started from now on."""
+        with psycopg.connect(self.layout.database_url) as connection:
+            connection.execute(
+                "UPDATE inference_model SET engine_options = %s WHERE id = %s",
+                [Jsonb(script), model],
+            )
+
+    # What it looks like inside.
 
     def reports(self) -> list[EngineReport]:
-        """The heartbeats that are in Redis now."""
-        client = self.redis
-        ids = [raw.decode() for raw in client.smembers(self.keys.engines)]  # type: ignore[union-attr]
-        values = [client.get(self.keys.engine(engine_id)) for engine_id in ids]
-        return [decode_report(value) for value in values if value]  # type: ignore[arg-type]
+        """The engines' heartbeats."""
+        ids = [raw.decode() for raw in cast("set[bytes]", self.redis.smembers(self.keys.engines))]
+        values = [self.redis.get(self.keys.engine(engine_id)) for engine_id in ids]
+        return [decode_report(cast("bytes", value)) for value in values if value]
 
-    def in_flight(self) -> int:
-        """Requests that engines are running, by their own count."""
-        return sum(report.in_flight for report in self.reports())
+    def in_flight(self, model: str) -> int:
+        """Requests that the model's engines are running, by their own count."""
+        return sum(report.in_flight for report in self.reports() if report.model == model)
+
+    def waiting(self, model: str) -> int:
+        """Requests in the model's queue."""
+        return cast("int", self.redis.xlen(self.keys.queue(model, Lane.REALTIME)))
+
+    def wait_for_in_flight(self, model: str, count: int) -> None:
+        """Wait until the model's engines run exactly so many requests."""
+        eventually(
+            lambda: self.in_flight(model) == count,
+            f"{count} requests of {model} are running",
+        )
+
+    def wait_for_waiting(self, model: str, count: int) -> None:
+        """Wait until exactly so many requests are in the model's queue."""
+        eventually(
+            lambda: self.waiting(model) == count, f"{count} requests wait for {model}"
+        )
 
 
 @contextmanager
-def seen_by(gateway: Gateway, model: str, state: str = "ready") -> Iterator[None]:
-    """Enter once the gateway sees an engine of the model in that state."""
-
-    def state_of() -> bool:
-        body = httpx.get(f"{gateway.url}/readyz").json()
-        return bool(body["models"].get(model, {}).get("state") == state)
-
-    eventually(state_of, f"{model} is {state} for the gateway")
-    yield
+def ending(server: Server) -> Iterator[Server]:
+    """End a server that only one test uses, so that the next ones have the machine."""
+    try:
+        yield server
+    finally:
+        server.kill()

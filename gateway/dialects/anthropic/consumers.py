@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 
 from gateway.dialects.anthropic.encode import PING, MessageStream, failure, message
 from gateway.dialects.anthropic.models import decode_page, render_list, render_model
 from gateway.dialects.anthropic.parse import ParseContext, to_request
-from gateway.dialects.anthropic.wire import decode_messages, ignored_header
+from gateway.dialects.anthropic.wire import DecodedMessages, decode_messages, ignored_header
 from gateway.errors import Header
 from gateway.http.body import check_content_encoding, check_content_type, decode_object
 from gateway.http.consumer import ApiConsumer
@@ -23,6 +24,8 @@ from inference.fold import fold
 from inference.transport.run import Run
 
 logger = logging.getLogger(__name__)
+
+_LARGE_BODY_BYTES = 256 * 1024
 
 
 class AnthropicConsumer(ApiConsumer):
@@ -46,7 +49,7 @@ class MessagesConsumer(AnthropicConsumer):
         check_content_type(request.header(b"content-type"))
         check_content_encoding(request.header(b"content-encoding"))
         config = self.services.config
-        body, ignored = decode_messages(decode_object(request.body), config.UNKNOWN_FIELDS)
+        body, ignored = await self._decode(request.body)
         entry = self.find_model(body.model)
         context = ParseContext(
             request_id=request.id,
@@ -67,6 +70,13 @@ class MessagesConsumer(AnthropicConsumer):
         finally:
             run.close()
             count_run("anthropic", run)
+
+    async def _decode(self, raw: bytes) -> DecodedMessages:
+        def decode() -> DecodedMessages:
+            return decode_messages(decode_object(raw), self.services.config.UNKNOWN_FIELDS)
+
+        # A huge body must not hold up every other stream while it is checked.
+        return await asyncio.to_thread(decode) if len(raw) > _LARGE_BODY_BYTES else decode()
 
     @property
     def _message_id(self) -> str:

@@ -25,8 +25,9 @@ def found(databases: list[str] | None = None) -> dict[str, CheckMessage]:
 @pytest.fixture
 def config(settings: Settings, tmp_path: Path) -> Config:
     """Return the settings in use, in a data directory of the test's own."""
-    settings.TANDEM = Config(DATA_DIR=tmp_path)
-    return settings.TANDEM
+    config = Config(DATA_DIR=tmp_path)
+    settings.TANDEM = config
+    return config
 
 
 def use(settings: Settings, config: Config, **changes: object) -> None:
@@ -58,9 +59,7 @@ def test_w001_warns_of_debug_on_an_open_address(
     assert host in found()["gateway.W001"].msg
 
 
-def test_w003_warns_of_any_host_name_on_an_open_address(
-    settings: Settings, config: Config
-) -> None:
+def test_w003_warns_of_any_host_name_on_an_open_address(settings: Settings, config: Config) -> None:
     use(settings, config, HOST="0.0.0.0", ALLOWED_HOSTS=["*"])
     assert found().keys() == {"gateway.W003"}
 
@@ -114,9 +113,7 @@ def test_w006_warns_of_an_engine_for_a_model_that_is_not_enabled(
 
 
 @pytest.mark.django_db
-def test_the_database_s_content_never_stops_a_migration(
-    settings: Settings, config: Config
-) -> None:
+def test_the_database_s_content_never_stops_a_migration(settings: Settings, config: Config) -> None:
     add_model("one", aliases=["two"], backend="vllm")
     add_model("two")
     use(settings, config, ENGINE_MODELS=["three"])
@@ -135,5 +132,5 @@ def test_a_database_without_tables_has_nothing_to_check(
     def fail(**conditions: object) -> None:
         raise ProgrammingError("relation does not exist")
 
-    monkeypatch.setattr(checks.Model.objects, "filter", fail)
+    monkeypatch.setattr(Model.objects, "filter", fail)
     assert checks.check_catalogue(None, databases=["default"]) == []

@@ -100,7 +100,7 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_relative_data_directory_is_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_DIR", "somewhere")
-    assert Config().DATA_DIR == Path.cwd() / "somewhere"
+    assert Path.cwd() / "somewhere" == Config().DATA_DIR
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_what_libpq_understands_is_a_database_url(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", url)
-    assert Config().DATABASE_URL == url
+    assert url == Config().DATABASE_URL
 
 
 SECRETS = {
@@ -211,7 +211,7 @@ def test_secrets_are_not_in_the_repr(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     config = Config()
-    assert config.SECRET_KEY == SECRETS["SECRET_KEY"]
+    assert SECRETS["SECRET_KEY"] == config.SECRET_KEY
     assert "hunter2" not in f"{config!r} {config}"
 
 

@@ -42,5 +42,5 @@ def test_a_data_directory_that_cannot_hold_it_is_named(
     no_settings: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="DATA_DIR: cannot keep a secret key in .*: Not a dir"):
+    with pytest.raises(ConfigError, match=r"DATA_DIR: cannot keep a secret key in .*: Not a dir"):
         secret_key(Config(DATA_DIR=tmp_path / "file" / "below"))

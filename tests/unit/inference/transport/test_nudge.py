@@ -17,7 +17,7 @@ def test_a_nudge_reaches_the_channel_of_its_prefix(topic: Topic) -> None:
     prefix = f"{settings.TANDEM.REDIS_PREFIX}-nudge"
     with redis.Redis.from_url(settings.REDIS_URL) as client, client.pubsub() as pubsub:
         pubsub.subscribe(Keys(prefix).nudges)
-        assert pubsub.get_message(timeout=10)["type"] == "subscribe"  # type: ignore[index]
+        assert pubsub.get_message(timeout=10)["type"] == "subscribe"
         nudge(settings.REDIS_URL, prefix, topic)
         message = pubsub.get_message(timeout=10)
     assert message is not None

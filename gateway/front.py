@@ -1,0 +1,37 @@
+"""The first thing behind the socket: the API's consumers, or else Django."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gateway.health import Alive, Ready
+from gateway.http.consumer import NotFound
+from gateway.routes import find
+from gateway.services import Services
+
+Application = Callable[..., Awaitable[None]]
+
+
+class Front:
+    """Sends each request to its consumer, or else to Django, as the process's role allows.
+
+    The API's path has no Django middleware and no database read before the first token.
+    """
+
+    def __init__(self, services: Services, django: Application, role: str) -> None:
+        self._services = services
+        self._django = django
+        self._role = role
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Handle one HTTP request."""
+        found = find(scope["path"])
+        if found is None and self._role == "api":
+            found = NotFound, {}
+        if found is None or (self._role == "admin" and found[0] not in (Alive, Ready)):
+            await self._django(scope, receive, send)
+            return
+        await self._services.ready()
+        consumer, arguments = found
+        await consumer(self._services, **arguments)(scope, receive, send)

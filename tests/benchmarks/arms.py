@@ -1,0 +1,86 @@
+"""The servers under test: a Tandem of real processes, and what stands beside it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from tests.acceptance.stack import Server, Stack, eventually, free_port
+from tests.benchmarks.rounds import Arm
+
+# Loading a model beside another one, on a few cores.
+_START_PATIENCE_S = 300.0
+
+
+def tandem(stack: Stack, model: str) -> Arm:
+    """Start one gateway and one engine worker for a model of the catalogue."""
+    gateway = stack.start_gateway()
+    worker = stack.start_worker(model)
+    gateway.wait_for_model(model)
+    return Arm(
+        name="Tandem",
+        port=gateway.port,
+        model=model,
+        headers={"x-api-key": stack.key},
+        processes={
+            "gateway": gateway.server.process.pid,
+            "worker": worker.process.pid,
+            "Valkey": stack.valkey.process.pid,
+        },
+    )
+
+
+@contextmanager
+def direct(stack: Stack) -> Iterator[Arm]:
+    """Run the scripted engine behind the least application, on the same server as Tandem's."""
+    port = free_port()
+    command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
+    command += ["--access-log", os.devnull, "tests.benchmarks.direct:application"]
+    with _serving(command, stack.layout.logs / "direct.log", environment(stack), port) as pid:
+        yield Arm(name="direct", port=port, model="direct", processes={"server": pid})
+
+
+@contextmanager
+def vllm(stack: Stack, model: str, flags: list[str], variables: dict[str, str]) -> Iterator[Arm]:
+    """Run vLLM's own API server."""
+    port = free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--host", "127.0.0.1", "--port", str(port), *flags]
+    log = stack.layout.logs / "vllm.log"
+    with _serving(command, log, variables | os.environ, port, path="/health") as pid:
+        yield Arm(name="vLLM", port=port, model=model, processes={"server": pid})
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """Return the environment of a process that reads the stack's settings."""
+    return os.environ | {
+        "DATA_DIR": str(stack.layout.data_dir),
+        "DATABASE_URL": stack.layout.database_url,
+        "REDIS_URL": stack.layout.redis_url,
+    }
+
+
+@contextmanager
+def _serving(
+    command: list[str], log: Path, variables: dict[str, str], port: int, path: str = ""
+) -> Iterator[int]:
+    server = Server(command, log, env=variables)
+
+    def answers() -> bool:
+        assert server.alive, f"the server ended (see {log})"
+        try:
+            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5):
+                return True
+        except (URLError, TimeoutError):
+            return False
+
+    try:
+        eventually(answers, f"the server answers (see {log})", _START_PATIENCE_S)
+        yield server.process.pid
+    finally:
+        server.stop()

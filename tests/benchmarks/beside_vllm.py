@@ -1,0 +1,141 @@
+"""Tandem beside vLLM's own API server, with the same engine and the default model."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tests.acceptance.stack import Stack
+from tests.benchmarks import arms
+from tests.benchmarks.load import ROOT
+from tests.benchmarks.report import Aim, Section, Table, show
+from tests.benchmarks.rounds import Arm, Round, Spread, in_turn, percentile, run_round
+
+# Requests of one round and tokens of each answer, by how many run at once.
+_LOADS = {1: (8, 32), 8: (16, 64), 32: (32, 64)}
+_THROUGHPUT = 0.95
+_FIRST_TOKEN_MS = 15
+
+_METHOD = """\
+Streaming `/v1/messages` of {model}, temperature 0. *vLLM* is
+`python -m vllm.entrypoints.openai.api_server` with exactly the engine arguments and the environment
+of Tandem's worker:
+
+    {flags}
+
+Both servers are up all the time and serve in turn, the order reversed each round, each round with
+new prompts that are the same for both. Every answer must run to its `max_tokens`; tokens are those
+of the servers' own `usage`. First token is from the request's first byte to the first frame with
+text; between tokens is the mean of each answer after its first token."""
+
+
+def measure(stack: Stack, *, quick: bool) -> Section:
+    """Run every load against both servers."""
+    stack.manage("fetch_model")
+    asked = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.vllm_arguments"],
+        cwd=ROOT,
+        env=arms.environment(stack),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    arguments = msgspec.json.decode(asked.stdout)
+    model = arguments["model"]
+    # The weights' folder is this run's own: of no use to a reader.
+    flags = " ".join(arguments["flags"]).replace(str(stack.layout.models), "MODELS")
+    section = Section("Beside vLLM's own server", _METHOD.format(model=model, flags=flags))
+    with arms.vllm(stack, model, arguments["flags"], arguments["environment"]) as theirs:
+        pair = [arms.tandem(stack, model), theirs]
+        for arm in pair:
+            run_round(arm, _bodies(8, tokens=16, number=-1), 8)
+        for at_once in _LOADS:
+            _compare(section, pair, at_once, rounds=2 if quick else 5)
+    return section
+
+
+def _compare(section: Section, pair: list[Arm], at_once: int, rounds: int) -> None:
+    requests, tokens = _LOADS[at_once]
+
+    def run(arm: Arm, number: int) -> Round:
+        return run_round(arm, _bodies(requests, tokens=tokens, number=number), at_once)
+
+    taken = in_turn(pair, rounds, run)
+    section.check(f"{at_once} at once", taken, tokens)
+    ours, theirs = taken["Tandem"], taken["vLLM"]
+    rows = [
+        _row("first token p50, ms", ours, theirs, lambda each: percentile(each.first_ms, 0.5)),
+        _row("first token p99, ms", ours, theirs, lambda each: percentile(each.first_ms, 0.99)),
+        _row("between tokens, ms", ours, theirs, lambda each: percentile(each.token_ms, 0.5)),
+        _row("longest gap, ms", ours, theirs, lambda each: max(each.gaps_ms, default=0)),
+        _row("tokens/s", ours, theirs, lambda each: each.tokens_per_s),
+        _row(
+            "CPU s per 1,000 tokens",
+            ours,
+            theirs,
+            lambda each: sum(each.cpu_s.values()) * 1000 / each.tokens,
+        ),
+    ]
+    section.tables.append(
+        Table(
+            f"{at_once} at once ({rounds} rounds of {requests} requests, {tokens} tokens each)",
+            ["", "Tandem", "vLLM", "Tandem / vLLM", "by round"],
+            rows,
+        )
+    )
+    section.aims += [
+        _throughput_aim(at_once, ours, theirs),
+        _first_token_aim(at_once, ours, theirs),
+    ]
+
+
+def _row(
+    name: str, ours: list[Round], theirs: list[Round], figure: Callable[[Round], float]
+) -> list[str]:
+    """Return a figure of both arms, and its ratio: of the medians, and round by round."""
+    mine, other = Spread.of(map(figure, ours)), Spread.of(map(figure, theirs))
+    by_round = Spread.of(figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True))
+    ratio = f"{mine.median / other.median:.3f}"
+    return [name, show(mine), show(other), ratio, show(by_round, 3)]
+
+
+def _throughput_aim(at_once: int, ours: list[Round], theirs: list[Round]) -> Aim:
+    ratio = statistics.median(
+        a.tokens_per_s / b.tokens_per_s for a, b in zip(ours, theirs, strict=True)
+    )
+    name = f"tokens/s beside vLLM's server, {at_once} at once"
+    return Aim(name, f"at least {_THROUGHPUT}", f"{ratio:.3f}", ratio >= _THROUGHPUT)
+
+
+def _first_token_aim(at_once: int, ours: list[Round], theirs: list[Round]) -> Aim:
+    later_ms = statistics.median(
+        percentile(a.first_ms, 0.5) - percentile(b.first_ms, 0.5)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+    name = f"first token after vLLM's server's, {at_once} at once"
+    return Aim(
+        name, f"at most {_FIRST_TOKEN_MS} ms", f"{later_ms:.1f} ms", later_ms <= _FIRST_TOKEN_MS
+    )
+
+
+def _bodies(requests: int, *, tokens: int, number: int) -> list[dict[str, Any]]:
+    """Return requests whose prompts no other round has, so that no answer is in a cache."""
+    return [
+        {
+            "max_tokens": tokens,
+            "stream": True,
+            "temperature": 0,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": f"Tale {requests}-{number}-{index}: "
+                    "tell me a very long story about a dragon and a lighthouse.",
+                }
+            ],
+        }
+        for index in range(requests)
+    ]

@@ -1,0 +1,240 @@
+"""The load client: a process of its own that sends Messages requests and times every frame.
+
+Reads a `Load` from standard input and writes a `Taken` to standard output, both as MessagePack.
+While it measures it only keeps what arrives and when; streams are read and checked afterwards, so
+that a client in Python takes as little as it can from the servers beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httptools
+import msgspec
+import uvloop
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """Send every body once to `/v1/messages`, `concurrency` at a time, on kept connections."""
+
+    port: int
+    headers: dict[str, str]
+    bodies: list[dict[str, Any]]
+    concurrency: int
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as its client saw it. Times are in seconds after it was sent.
+
+    `frames_s` has one time for each frame with text. `error` is empty if the stream was whole,
+    from `message_start` to `message_stop`.
+    """
+
+    frames_s: list[float]
+    end_s: float
+    text: str
+    stop_reason: str | None
+    output_tokens: int
+    error: str
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What a load has shown.
+
+    `client_cpu_s` is what the client itself used meanwhile, `process_cpu_s` what it used in all.
+    """
+
+    samples: list[Sample]
+    wall_s: float
+    client_cpu_s: float
+    process_cpu_s: float
+
+
+class _Raw:
+    """One answer as it came: its pieces, each with the time at which it arrived."""
+
+    def __init__(self) -> None:
+        self.sent_s = time.perf_counter()
+        self.status = 0
+        self.pieces: list[tuple[float, bytes]] = []
+        self.error = ""
+
+
+class _Connection(asyncio.Protocol):
+    """One kept connection, one request at a time on it."""
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._raw = _Raw()
+        self._now_s = 0.0
+        self._done: asyncio.Future[None] | None = None
+        self.usable = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._now_s = time.perf_counter()
+        self._parser.feed_data(data)
+
+    def on_headers_complete(self) -> None:
+        self._raw.status = self._parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        self._raw.pieces.append((self._now_s, body))
+
+    def on_message_complete(self) -> None:
+        self.usable = self._parser.should_keep_alive()
+        self._parser = httptools.HttpResponseParser(self)
+        self._finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.usable = False
+        if self._done is not None and not self._done.done():
+            self._raw.error = "the connection was closed before the answer was whole"
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    async def ask(self, request: bytes) -> _Raw:
+        """Send one request and return its answer, whole or not."""
+        assert self._transport is not None
+        self._done = asyncio.get_running_loop().create_future()
+        self._raw = _Raw()
+        self._transport.write(request)
+        await self._done
+        return self._raw
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def take(load: Load) -> Taken:
+    """Run a load in a process of its own. Raises `CalledProcessError` if the client failed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.load"],
+        cwd=ROOT,
+        input=msgspec.msgpack.encode(load),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return msgspec.msgpack.decode(done.stdout, type=Taken)
+
+
+def main() -> None:
+    """Run the load on standard input."""
+    load = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Load)
+    requests = [_request(load, body) for body in load.bodies]
+    # A collection would look like a gap in every stream.
+    gc.disable()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        answers, wall_s, cpu_s = runner.run(_send(load, requests))
+    samples = [_read(answer) for answer in answers]
+    taken = Taken(
+        samples=samples,
+        wall_s=wall_s,
+        client_cpu_s=cpu_s,
+        process_cpu_s=time.process_time(),
+    )
+    sys.stdout.buffer.write(msgspec.msgpack.encode(taken))
+
+
+def _request(load: Load, body: dict[str, Any]) -> bytes:
+    payload = msgspec.json.encode(body)
+    lines = [
+        "POST /v1/messages HTTP/1.1",
+        f"host: 127.0.0.1:{load.port}",
+        "content-type: application/json",
+        f"content-length: {len(payload)}",
+        *(f"{name}: {value}" for name, value in load.headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + payload
+
+
+async def _send(load: Load, requests: list[bytes]) -> tuple[list[_Raw], float, float]:
+    """Return the answers, and the seconds and CPU seconds from the first byte sent to the last."""
+    connections = [await _connect(load.port) for _ in range(load.concurrency)]
+    left = iter(requests)
+    start_s, start_cpu_s = time.perf_counter(), time.process_time()
+    answers = await asyncio.gather(
+        *(_work(load.port, connection, left) for connection in connections)
+    )
+    wall_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+    return [answer for some in answers for answer in some], wall_s, cpu_s
+
+
+async def _work(port: int, connection: _Connection, left: Iterator[bytes]) -> list[_Raw]:
+    answers = []
+    for request in left:
+        if not connection.usable:
+            connection.close()
+            connection = await _connect(port)
+        answers.append(await connection.ask(request))
+    connection.close()
+    return answers
+
+
+async def _connect(port: int) -> _Connection:
+    """Connect. A failure here is the rig's, not the server's, and ends the client."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(_Connection, "127.0.0.1", port)
+    return connection
+
+
+def _read(raw: _Raw) -> Sample:
+    """Read one answer's frames, each with the time at which its last byte arrived."""
+    frames_s: list[float] = []
+    text: list[str] = []
+    stop_reason, output_tokens, error = None, 0, raw.error
+    whole = False
+    for arrived_s, event in _events(raw.pieces) if raw.status == 200 else ():
+        match event:
+            case {"type": "content_block_delta", "delta": {"text": str(piece)}} if piece:
+                frames_s.append(arrived_s - raw.sent_s)
+                text.append(piece)
+            case {"type": "message_delta", "delta": delta, "usage": usage}:
+                stop_reason, output_tokens = delta["stop_reason"], usage["output_tokens"]
+            case {"type": "message_stop"}:
+                whole = True
+            case {"type": "error"}:
+                error = str(event["error"])
+    if not whole and not error:
+        body = b"".join(piece for _, piece in raw.pieces)
+        error = f"status {raw.status}, not a whole stream: {body[:200]!r}"
+    return Sample(
+        frames_s=frames_s,
+        end_s=(raw.pieces[-1][0] if raw.pieces else raw.sent_s) - raw.sent_s,
+        text="".join(text),
+        stop_reason=stop_reason,
+        output_tokens=output_tokens,
+        error=error,
+    )
+
+
+def _events(pieces: list[tuple[float, bytes]]) -> Iterator[tuple[float, dict[str, Any]]]:
+    rest = b""
+    for arrived_s, piece in pieces:
+        *frames, rest = (rest + piece).split(b"\n\n")
+        for frame in frames:
+            _, found, data = frame.partition(b"data: ")
+            if found and data != b"[DONE]":
+                yield arrived_s, msgspec.json.decode(data)
+
+
+if __name__ == "__main__":
+    main()

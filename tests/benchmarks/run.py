@@ -1,0 +1,65 @@
+"""The benchmark: Tandem beside vLLM's own API server, and what its path costs alone.
+
+Starts everything it needs, prints a report in Markdown and keeps it in `docs/benchmarks/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from gateway.config import load
+from tests.acceptance.stack import Stack
+from tests.benchmarks import beside_vllm, path
+from tests.benchmarks.load import ROOT
+from tests.benchmarks.report import Section, render
+
+_REPORT = ROOT / "docs" / "benchmarks" / "latest.md"
+
+
+class Measure(Protocol):
+    """One part of the benchmark."""
+
+    def __call__(self, stack: Stack, *, quick: bool) -> Section:
+        """Measure everything of this part on a stack that has no model yet."""
+
+
+_PARTS: dict[str, Measure] = {"vllm": beside_vllm.measure, "path": path.measure}
+
+
+def main() -> None:
+    """Run the parts that were asked for."""
+    options = _options()
+    sections = []
+    for name in [options.only] if options.only else _PARTS:
+        print(f"Measuring: {name}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
+            sections.append(_measure(_PARTS[name], Path(folder), quick=options.quick))
+    report = render(sections)
+    print(report)
+    if not (options.only or options.quick):
+        _REPORT.parent.mkdir(parents=True, exist_ok=True)
+        _REPORT.write_text(report, encoding="utf-8")
+
+
+def _measure(measure: Measure, folder: Path, *, quick: bool) -> Section:
+    """Run one part on a Tandem of its own, which has the models of this install."""
+    models = load().DATA_DIR / "models"
+    models.mkdir(parents=True, exist_ok=True)
+    (folder / "models").symlink_to(models)
+    with Stack(folder) as stack:
+        return measure(stack, quick=quick)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=list(_PARTS), help="run one part")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds; the report is not kept")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
