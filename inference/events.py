@@ -19,14 +19,22 @@ class FinishReason(StrEnum):
     END = "end"
     STOP_SEQUENCE = "stop_sequence"
     LENGTH = "length"
+    TOOL_USE = "tool_use"
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Token counts of one request. `prompt_tokens` includes `cached_tokens`."""
+    """Token counts of one request.
+
+    `prompt_tokens` includes `cached_tokens`, which the prefix cache had, and
+    `cache_written_tokens`, which lie before the request's cache mark and were not in the cache.
+    `output_tokens` includes `thinking_tokens`.
+    """
 
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    cache_written_tokens: int = 0
+    thinking_tokens: int = 0
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
@@ -39,6 +47,25 @@ class TextDelta(msgspec.Struct, frozen=True, tag="text"):
     """The next piece of the answer; never empty."""
 
     text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True, tag="thinking"):
+    """The next piece of the reasoning, which comes before the text; never empty."""
+
+    text: str
+
+
+class ToolCallStarted(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
+    """A call of a tool begins; its arguments follow before anything else does. `id` is a UUID."""
+
+    id: str
+    name: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta"):
+    """The next piece of the call's arguments. All pieces together are one JSON object."""
+
+    arguments: str
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
@@ -56,4 +83,5 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     message: str
 
 
-Event = Started | TextDelta | Finished | Failed
+Delta = TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta
+Event = Started | Delta | Finished | Failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -30,8 +31,36 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
     text: str
 
 
-# A union from the day there is a second kind of part; msgspec tags each on the wire.
-Part = TextPart
+class ImagePart(msgspec.Struct, frozen=True, tag="image"):
+    """An image, fetched and checked: `data` is the encoded file, `media_type` says of which kind."""
+
+    media_type: str
+    data: bytes
+
+
+class ThinkingPart(msgspec.Struct, frozen=True, tag="thinking"):
+    """The reasoning of an earlier assistant turn."""
+
+    text: str
+
+
+class ToolCallPart(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
+    """A call that the assistant made in an earlier turn. `arguments` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolResultPart(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result"):
+    """What a call of the turn before came to; stands in a user message."""
+
+    call_id: str
+    parts: tuple[TextPart | ImagePart, ...]
+    is_error: bool = False
+
+
+Part = TextPart | ImagePart | ThinkingPart | ToolCallPart | ToolResultPart
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,11 +84,47 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
 
 
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that the caller runs. `schema` is the JSON Schema of its arguments."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str = ""
+
+
+class ToolMode(StrEnum):
+    """Whether the answer may, must not or must call tools."""
+
+    AUTO = "auto"
+    NONE = "none"
+    ANY = "any"
+    NAMED = "named"
+
+
+class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tools may be called: `name` is the one that NAMED demands."""
+
+    mode: ToolMode = ToolMode.AUTO
+    name: str | None = None
+    parallel: bool = True
+
+
+class CacheMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of the prefix that the caller wants cached: up to and including this part.
+
+    `message` -1 means the tools and nothing of the messages.
+    """
+
+    message: int
+    part: int
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for one answer, whichever dialect asked and wherever it runs.
 
     `id` is a UUID in its canonical form; `model` is a catalogue id; `deadline_s` is in seconds
-    of Unix time; `cache_salt` keeps one team's prefix cache apart from another's.
+    of Unix time; `cache_salt` keeps one team's prefix cache apart from another's. `thinking` None
+    is the model's default; `output_schema` is the JSON Schema that the answer's text must match.
     """
 
     id: str
@@ -69,3 +134,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float
     lane: Lane = Lane.REALTIME
     cache_salt: str | None = None
+    cache_mark: CacheMark | None = None
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    thinking: bool | None = None
+    thinking_budget_tokens: int | None = None
+    output_schema: dict[str, Any] | None = None

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from inference.events import Failed, Finished, Started, TextDelta
+from inference.events import Event
 from inference.request import GenerationRequest
 
 
@@ -55,7 +55,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     attempt: int
     engine_id: str
     seq: int
-    body: Accepted | Started | TextDelta | Finished | Failed
+    body: Accepted | Event
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
