@@ -24,6 +24,14 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: int
     workers: int
     engine_options: dict[str, Any]
+    vision: bool = False
+    images_without_vision: str = "placeholder"
+    reasoning: str = "none"
+    reasoning_parser: str = ""
+    tool_parser: str = ""
+    describe_tools: bool = False
+    chat_template: str = ""
+    default_sampling: dict[str, float] = {}
     canary_prompt: str
     canary_expect: str
     created_at: datetime
@@ -61,6 +69,14 @@ def load_catalogue() -> Catalogue:
             max_waiting=row.max_waiting,
             workers=row.workers,
             engine_options=row.engine_options,
+            vision=row.vision,
+            images_without_vision=row.images_without_vision,
+            reasoning=row.reasoning,
+            reasoning_parser=row.reasoning_parser,
+            tool_parser=row.tool_parser,
+            describe_tools=row.describe_tools,
+            chat_template=row.chat_template,
+            default_sampling=row.default_sampling,
             canary_prompt=row.canary_prompt,
             canary_expect=row.canary_expect,
             created_at=row.created_at,

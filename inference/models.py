@@ -15,6 +15,20 @@ class Model(models.Model):
         VLLM = "vllm", "vLLM engine"
         SCRIPTED = "scripted", "Scripted engine (tests)"
 
+    class Reasoning(models.TextChoices):
+        """Whether the model thinks before it answers."""
+
+        NONE = "none", "never"
+        OPTIONAL = "optional", "when asked to"
+        DEFAULT_ON = "default_on", "unless asked not to"
+        ALWAYS = "always", "always"
+
+    class ImagesWithoutVision(models.TextChoices):
+        """What becomes of images that a model without vision is sent."""
+
+        PLACEHOLDER = "placeholder", "replaced by a note to the model"
+        REFUSE = "refuse", "refused with 400"
+
     id = models.CharField(
         primary_key=True,
         max_length=200,
@@ -50,6 +64,30 @@ class Model(models.Model):
         default=dict,
         blank=True,
         help_text="Options of the backend, such as vLLM's engine arguments, as a JSON object.",
+    )
+    vision = models.BooleanField(default=False, help_text="The model sees images.")
+    images_without_vision = models.CharField(
+        max_length=20, choices=ImagesWithoutVision, default=ImagesWithoutVision.PLACEHOLDER
+    )
+    reasoning = models.CharField(max_length=20, choices=Reasoning, default=Reasoning.NONE)
+    reasoning_parser = models.CharField(
+        max_length=100, blank=True, help_text="vLLM's parser for what the model thinks."
+    )
+    tool_parser = models.CharField(
+        max_length=100, blank=True, help_text="vLLM's parser for the model's tool calls."
+    )
+    describe_tools = models.BooleanField(
+        default=False,
+        help_text="Describe tools in the system turn, in the tool parser's format, because the "
+        "chat template cannot.",
+    )
+    chat_template = models.CharField(
+        max_length=500, blank=True, help_text="A template file instead of the model's own."
+    )
+    default_sampling = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="temperature, top_p and top_k where a request has none, as a JSON object.",
     )
     canary_prompt = models.TextField(
         blank=True, help_text="Asked at temperature 0 when an engine starts. Empty: no check."
