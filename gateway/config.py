@@ -18,6 +18,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from redis import ConnectionPool
 
+from gateway.images.addresses import parse_allowed
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
@@ -113,6 +115,32 @@ class Config(BaseSettings):
         description="Folder through which several gateway processes add up their metrics. serve "
         "sets it when GATEWAY_PROCESSES is more than 1.",
     )
+    IMAGE_FETCH: bool = Field(
+        True, description="Whether images are fetched from URLs. Base64 is taken either way."
+    )
+    IMAGE_HOSTS_ALLOWED: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Hosts, addresses and networks, separated by commas, that images are fetched "
+        "from although they are private, on any port.",
+    )
+    IMAGE_FETCH_TIMEOUT_S: float = Field(
+        5, gt=0, description="Longest time to fetch one image, redirects included."
+    )
+    IMAGE_FETCH_CONCURRENCY: int = Field(
+        16, ge=1, le=256, description="Images that one gateway process fetches at the same time."
+    )
+    IMAGE_MAX_BYTES: int = Field(
+        10 * 1024 * 1024, ge=1024, description="Largest image file; larger ones get 400."
+    )
+    IMAGE_MAX_PIXELS: int = Field(
+        50_000_000, ge=1, description="Largest image in pixels, width times height."
+    )
+    IMAGE_MAX_COUNT: int = Field(
+        100, ge=0, description="Most images in one request, those in tool results included."
+    )
+    IMAGE_MAX_TOTAL_BYTES: int = Field(
+        32 * 1024 * 1024, ge=1024, description="Largest sum of the image files of one request."
+    )
     LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe log lines that are written."
     )
@@ -131,11 +159,18 @@ class Config(BaseSettings):
             found[name] = _read_file(f"{name}_FILE", Path(path))
         return values | found
 
-    @field_validator("ALLOWED_HOSTS", "ENGINE_MODELS", mode="before")
+    @field_validator("ALLOWED_HOSTS", "ENGINE_MODELS", "IMAGE_HOSTS_ALLOWED", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):
             return [item.strip() for item in value.split(",") if item.strip()]
+        return value
+
+    @field_validator("IMAGE_HOSTS_ALLOWED")
+    @classmethod
+    def _only_hosts(cls, value: list[str]) -> list[str]:
+        for entry in value:
+            parse_allowed(entry)
         return value
 
     @field_validator("DATA_DIR")

@@ -32,7 +32,7 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
-    """An image, fetched and checked: `data` is the encoded file, `media_type` says of which kind."""
+    """An image, fetched and checked: `data` is the encoded file, of the kind `media_type`."""
 
     media_type: str
     data: bytes
@@ -85,11 +85,15 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A function that the caller runs. `schema` is the JSON Schema of its arguments."""
+    """A function that the caller runs. `schema` is the JSON Schema of its arguments.
+
+    `strict` asks that arguments match the schema even where the model calls of its own accord.
+    """
 
     name: str
     schema: dict[str, Any]
     description: str = ""
+    strict: bool = False
 
 
 class ToolMode(StrEnum):

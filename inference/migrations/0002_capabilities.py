@@ -4,50 +4,78 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('inference', '0001_initial'),
+        ("inference", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='model',
-            name='chat_template',
-            field=models.CharField(blank=True, help_text="A template file instead of the model's own.", max_length=500),
+            model_name="model",
+            name="chat_template",
+            field=models.CharField(
+                blank=True, help_text="A template file instead of the model's own.", max_length=500
+            ),
         ),
         migrations.AddField(
-            model_name='model',
-            name='default_sampling',
-            field=models.JSONField(blank=True, default=dict, help_text='temperature, top_p and top_k where a request has none, as a JSON object.'),
+            model_name="model",
+            name="default_sampling",
+            field=models.JSONField(
+                blank=True,
+                default=dict,
+                help_text="temperature, top_p and top_k where a request has none, as a JSON object.",
+            ),
         ),
         migrations.AddField(
-            model_name='model',
-            name='describe_tools',
-            field=models.BooleanField(default=False, help_text="Describe tools in the system turn, in the tool parser's format, because the chat template cannot."),
+            model_name="model",
+            name="describe_tools",
+            field=models.BooleanField(
+                default=False,
+                help_text="Describe tools in the system turn, in the tool parser's format, because the chat template cannot.",
+            ),
         ),
         migrations.AddField(
-            model_name='model',
-            name='images_without_vision',
-            field=models.CharField(choices=[('placeholder', 'replaced by a note to the model'), ('refuse', 'refused with 400')], default='placeholder', max_length=20),
+            model_name="model",
+            name="images_without_vision",
+            field=models.CharField(
+                choices=[
+                    ("placeholder", "replaced by a note to the model"),
+                    ("refuse", "refused with 400"),
+                ],
+                default="placeholder",
+                max_length=20,
+            ),
         ),
         migrations.AddField(
-            model_name='model',
-            name='reasoning',
-            field=models.CharField(choices=[('none', 'never'), ('optional', 'when asked to'), ('default_on', 'unless asked not to'), ('always', 'always')], default='none', max_length=20),
+            model_name="model",
+            name="reasoning",
+            field=models.CharField(
+                choices=[
+                    ("none", "never"),
+                    ("optional", "when asked to"),
+                    ("default_on", "unless asked not to"),
+                    ("always", "always"),
+                ],
+                default="none",
+                max_length=20,
+            ),
         ),
         migrations.AddField(
-            model_name='model',
-            name='reasoning_parser',
-            field=models.CharField(blank=True, help_text="vLLM's parser for what the model thinks.", max_length=100),
+            model_name="model",
+            name="reasoning_parser",
+            field=models.CharField(
+                blank=True, help_text="vLLM's parser for what the model thinks.", max_length=100
+            ),
         ),
         migrations.AddField(
-            model_name='model',
-            name='tool_parser',
-            field=models.CharField(blank=True, help_text="vLLM's parser for the model's tool calls.", max_length=100),
+            model_name="model",
+            name="tool_parser",
+            field=models.CharField(
+                blank=True, help_text="vLLM's parser for the model's tool calls.", max_length=100
+            ),
         ),
         migrations.AddField(
-            model_name='model',
-            name='vision',
-            field=models.BooleanField(default=False, help_text='The model sees images.'),
+            model_name="model",
+            name="vision",
+            field=models.BooleanField(default=False, help_text="The model sees images."),
         ),
     ]

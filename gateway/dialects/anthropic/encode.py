@@ -11,13 +11,26 @@ import msgspec
 
 from gateway.errors import error_body
 from inference.errors import TandemError
-from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta
-from inference.fold import Answer
+from inference.events import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Started,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from inference.fold import Answer, AnswerPart
+from inference.request import TextPart, ThinkingPart, ToolCallPart
 
 STOP_REASONS: dict[FinishReason, str] = {
     FinishReason.END: "end_turn",
     FinishReason.LENGTH: "max_tokens",
     FinishReason.STOP_SEQUENCE: "stop_sequence",
+    FinishReason.TOOL_USE: "tool_use",
 }
 
 _encode = msgspec.json.Encoder().encode
@@ -46,26 +59,33 @@ def _frame(kind: str, payload: dict[str, Any]) -> bytes:
 PING = _frame("ping", {})
 """Keeps a quiet stream alive. Send it only after the first frame of `MessageStream`."""
 
-_BLOCK_START = _frame(
-    "content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}
-)
-_BLOCK_STOP = _frame("content_block_stop", {"index": 0})
 _MESSAGE_STOP = _frame("message_stop", {})
-# Every token passes here: only the text itself is encoded anew.
-_DELTA_HEAD, _DELTA_TAIL = _frame(
-    "content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": "@"}}
-).split(b'"@"')
+
+# Every token passes here: a block's frame is made once and only the text is encoded anew.
+_Cut = tuple[bytes, bytes]
+
+
+def _cut_delta(index: int, kind: str, field: str) -> _Cut:
+    delta = {"type": kind, field: "@"}
+    head, tail = _frame("content_block_delta", {"index": index, "delta": delta}).split(b'"@"')
+    return head, tail
 
 
 class MessageStream:
-    """Turns the events of one run into frames. An answer without text has no content block."""
+    """Turns the events of one run into frames.
+
+    One block is open at a time, and each has the next index. An answer without parts has none.
+    """
 
     def __init__(self, message_id: str, model: str, request_id: str) -> None:
         self._message_id = message_id
         self._model = model
         self._request_id = request_id
         self._started = False
-        self._block_open = False
+        self._index = -1
+        self._open: type[TextDelta | ThinkingDelta | ToolCallStarted] | None = None
+        self._delta: _Cut = (b"", b"")
+        self._has_arguments = False
 
     def feed(self, event: Event) -> bytes:
         """Return the frames for the next event, empty if it has none.
@@ -74,11 +94,22 @@ class MessageStream:
         """
         match event:
             case TextDelta(text=text):
-                delta = _DELTA_HEAD + _line(text) + _DELTA_TAIL
-                if self._block_open:
-                    return delta
-                self._block_open = True
-                return _BLOCK_START + delta
+                if self._open is TextDelta:
+                    return self._piece(text)
+                block = {"type": "text", "text": ""}
+                return self._begin(TextDelta, block, ("text_delta", "text")) + self._piece(text)
+            case ThinkingDelta(text=text):
+                if self._open is ThinkingDelta:
+                    return self._piece(text)
+                block = {"type": "thinking", "thinking": "", "signature": ""}
+                begin = self._begin(ThinkingDelta, block, ("thinking_delta", "thinking"))
+                return begin + self._piece(text)
+            case ToolCallDelta(arguments=arguments):
+                self._has_arguments = True
+                return self._piece(arguments)
+            case ToolCallStarted(id=call_id, name=name):
+                block = _tool_use(call_id, name) | {"input": {}}
+                return self._begin(ToolCallStarted, block, ("input_json_delta", "partial_json"))
             case Started(prompt_tokens=prompt_tokens):
                 return self._start(prompt_tokens)
             case Finished():
@@ -91,12 +122,44 @@ class MessageStream:
             return b""
         self._started = True
         # What the cache held is known at the end only; `message_delta` corrects these.
-        start = _message(self._message_id, self._model) | {"usage": _usage(prompt_tokens, 0, 0)}
+        usage = Usage(prompt_tokens=prompt_tokens, cached_tokens=0, output_tokens=0)
+        start = _message(self._message_id, self._model) | {"usage": _counts(usage)}
         return _frame("message_start", {"message": start})
 
+    def _begin(
+        self,
+        kind: type[TextDelta | ThinkingDelta | ToolCallStarted],
+        block: dict[str, Any],
+        delta: tuple[str, str],
+    ) -> bytes:
+        closed = self._close()
+        self._has_arguments = False
+        self._open = kind
+        self._index += 1
+        self._delta = _cut_delta(self._index, *delta)
+        return closed + _frame(
+            "content_block_start", {"index": self._index, "content_block": block}
+        )
+
+    def _piece(self, text: str) -> bytes:
+        head, tail = self._delta
+        return head + _line(text) + tail
+
+    def _close(self) -> bytes:
+        if self._open is None:
+            return b""
+        last = b""
+        if self._open is ThinkingDelta:
+            head, tail = _cut_delta(self._index, "signature_delta", "signature")
+            last = head + b'""' + tail
+        elif self._open is ToolCallStarted and not self._has_arguments:
+            last = self._piece("{}")
+        self._open = None
+        return last + _frame("content_block_stop", {"index": self._index})
+
     def _finish(self, finished: Finished) -> bytes:
-        end = _frame("message_delta", {"delta": _stop(finished), "usage": _total(finished)})
-        return (_BLOCK_STOP if self._block_open else b"") + end + _MESSAGE_STOP
+        end = {"delta": _stop(finished), "usage": _total(finished.usage)}
+        return self._close() + _frame("message_delta", end) + _MESSAGE_STOP
 
 
 def failure(error: TandemError, request_id: str) -> bytes:
@@ -106,13 +169,28 @@ def failure(error: TandemError, request_id: str) -> bytes:
 
 def message(answer: Answer, message_id: str, model: str) -> bytes:
     """Return the JSON message of a whole answer."""
-    content = [{"type": "text", "text": answer.text}] if answer.text else []
     return _encode(
         _message(message_id, model)
-        | {"content": content}
+        | {"content": [_block(part) for part in answer.parts]}
         | _stop(answer.finished)
-        | {"usage": _total(answer.finished)}
+        | {"usage": _total(answer.finished.usage)}
     )
+
+
+def _block(part: AnswerPart) -> dict[str, Any]:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "text": text}
+        case ThinkingPart(text=text):
+            return {"type": "thinking", "thinking": text, "signature": ""}
+        case ToolCallPart(id=call_id, name=name, arguments=arguments):
+            # As the model wrote it: decoding would round its numbers.
+            return _tool_use(call_id, name) | {"input": msgspec.Raw(arguments.encode())}
+
+
+def _tool_use(call_id: str, name: str) -> dict[str, Any]:
+    """Return the block of a call. Without hyphens the id is short enough for every other API."""
+    return {"type": "tool_use", "id": f"toolu_{call_id.replace('-', '')}", "name": name}
 
 
 def _message(message_id: str, model: str) -> dict[str, Any]:
@@ -136,16 +214,22 @@ def _stop(finished: Finished) -> dict[str, str | None]:
     }
 
 
-def _total(finished: Finished) -> dict[str, int]:
-    usage = finished.usage
-    return _usage(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
-
-
-def _usage(prompt_tokens: int, cached_tokens: int, output_tokens: int) -> dict[str, int]:
-    """Split the prompt: what came from the cache is not input a second time."""
+def _counts(usage: Usage) -> dict[str, Any]:
+    """Split the prompt: what the cache had or has now is not input a second time."""
     return {
-        "input_tokens": prompt_tokens - cached_tokens,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": cached_tokens,
-        "output_tokens": output_tokens,
+        "input_tokens": usage.prompt_tokens - usage.cached_tokens - usage.cache_written_tokens,
+        "cache_creation_input_tokens": usage.cache_written_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+
+
+def _total(usage: Usage) -> dict[str, Any]:
+    """Return the final counts. No cache entry is promised to live an hour."""
+    return _counts(usage) | {
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.cache_written_tokens,
+            "ephemeral_1h_input_tokens": 0,
+        },
+        "output_tokens_details": {"thinking_tokens": usage.thinking_tokens},
     }

@@ -1,12 +1,18 @@
-"""`/v1/models` in one row and one envelope that the Anthropic and the OpenAI SDKs both parse."""
+"""`/v1/models` in one row and one envelope that the Anthropic and the OpenAI SDKs both parse.
+
+Every alias has a row of its own in the list, right after its model's: clients that look for names
+of a certain kind find it there (Claude Code keeps ids that contain `claude` or `anthropic`), and
+its `display_name` says which model answers. Asked for by itself, an alias gives its model's row,
+as answers to it do.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,28 +24,6 @@ DEFAULT_PAGE = 20
 
 _NO = {"supported": False}
 _YES = {"supported": True}
-
-# Anthropic's shape, every key present. A model that cannot think may be told not to.
-_CAPABILITIES = {
-    "batch": _NO,
-    "citations": _NO,
-    "code_execution": _NO,
-    "context_management": {
-        **_NO,
-        "clear_thinking_20251015": _NO,
-        "clear_tool_uses_20250919": _NO,
-        "compact_20260112": _NO,
-    },
-    "effort": {**_NO, "low": _NO, "medium": _NO, "high": _NO, "xhigh": _NO, "max": _NO},
-    "image_input": _NO,
-    "pdf_input": _NO,
-    "server_tools": {**_NO, "code_execution": _NO, "web_search": _NO},
-    "structured_outputs": _NO,
-    "thinking": {
-        **_NO,
-        "types": {"adaptive": _NO, "between_tools": _NO, "disabled": _YES, "enabled": _NO},
-    },
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +48,12 @@ def render_list(entries: Sequence[ModelEntry], page: Page | None) -> bytes:
 
     Raises INVALID_REQUEST if the page starts at a model that is not in the list.
     """
-    shown, has_more = (entries, False) if page is None else _cut(entries, page)
+    names = list(_names(entries))
+    shown, has_more = (names, False) if page is None else _cut(names, page)
     return msgspec.json.encode(
         {
             "object": "list",
-            "data": [_row(entry) for entry in shown],
+            "data": [_row(name) for name in shown],
             "has_more": has_more,
             "first_id": shown[0].id if shown else None,
             "last_id": shown[-1].id if shown else None,
@@ -78,7 +63,25 @@ def render_list(entries: Sequence[ModelEntry], page: Page | None) -> bytes:
 
 def render_model(entry: ModelEntry) -> bytes:
     """Return one model as JSON."""
-    return msgspec.json.encode(_row(entry))
+    return msgspec.json.encode(_row(_Name(entry.id, entry)))
+
+
+class _Name(NamedTuple):
+    """A name that callers may use, and the model that answers to it."""
+
+    id: str
+    entry: ModelEntry
+
+
+def _names(entries: Sequence[ModelEntry]) -> Iterator[_Name]:
+    """Yield every name once, whatever its case, with the model that the catalogue finds for it."""
+    taken = {entry.id.lower() for entry in entries}
+    for entry in entries:
+        yield _Name(entry.id, entry)
+        for alias in entry.aliases:
+            if alias.lower() not in taken:
+                taken.add(alias.lower())
+                yield _Name(alias, entry)
 
 
 def _limit(text: str | None) -> int:
@@ -90,39 +93,75 @@ def _limit(text: str | None) -> int:
     return int(text)
 
 
-def _cut(entries: Sequence[ModelEntry], page: Page) -> tuple[Sequence[ModelEntry], bool]:
+def _cut(names: Sequence[_Name], page: Page) -> tuple[Sequence[_Name], bool]:
     """Return the page and whether the list goes on beyond it, in the page's direction."""
     if page.before_id is not None:
-        side = entries[: _position(entries, "before_id", page.before_id)]
+        side = names[: _position(names, "before_id", page.before_id)]
         return side[-page.limit :], len(side) > page.limit
-    start = 0 if page.after_id is None else _position(entries, "after_id", page.after_id) + 1
-    side = entries[start:]
+    start = 0 if page.after_id is None else _position(names, "after_id", page.after_id) + 1
+    side = names[start:]
     return side[: page.limit], len(side) > page.limit
 
 
-def _position(entries: Sequence[ModelEntry], field: str, model_id: str) -> int:
-    for position, entry in enumerate(entries):
-        if entry.id.lower() == model_id.lower():
+def _position(names: Sequence[_Name], field: str, model_id: str) -> int:
+    for position, name in enumerate(names):
+        if name.id.lower() == model_id.lower():
             return position
     raise _invalid(f"{field}: model '{model_id}' not found")
 
 
-def _row(entry: ModelEntry) -> dict[str, Any]:
+def _row(name: _Name) -> dict[str, Any]:
+    entry = name.entry
     created = entry.created_at.astimezone(UTC).replace(microsecond=0)
+    is_alias = name.id != entry.id
     return {
-        "id": entry.id,
+        "id": name.id,
         "object": "model",
         "created": int(created.timestamp()),
         "owned_by": "tandem",
         "type": "model",
-        "display_name": entry.display_name,
+        "display_name": f"{name.id} ({entry.display_name})" if is_alias else entry.display_name,
         "created_at": created,
         "lifecycle": "active",
         "deprecated_at": None,
         "retires_at": None,
         "max_input_tokens": entry.context_tokens,
         "max_tokens": entry.context_tokens,
-        "capabilities": _CAPABILITIES,
+        "provider": "tandem",
+        "modality": "text_generation",
+        "context_tokens": entry.context_tokens,
+        "capabilities": _capabilities(entry),
+    }
+
+
+def _capabilities(entry: ModelEntry) -> dict[str, Any]:
+    """Return Anthropic's keys, every one of them, and `tools`, which sference's clients read."""
+    thinks = {"supported": entry.reasoning != "none"}
+    return {
+        "batch": _NO,
+        "citations": _NO,
+        "code_execution": _NO,
+        "context_management": {
+            **_NO,
+            "clear_thinking_20251015": _NO,
+            "clear_tool_uses_20250919": _NO,
+            "compact_20260112": _NO,
+        },
+        "effort": {**_NO, "low": _NO, "medium": _NO, "high": _NO, "xhigh": _NO, "max": _NO},
+        "image_input": {"supported": entry.vision},
+        "pdf_input": _NO,
+        "server_tools": {**_NO, "code_execution": _NO, "web_search": _NO},
+        "structured_outputs": _YES,
+        "thinking": {
+            **thinks,
+            "types": {
+                "adaptive": thinks,
+                "between_tools": _NO,
+                "disabled": {"supported": entry.reasoning != "always"},
+                "enabled": thinks,
+            },
+        },
+        "tools": {"supported": bool(entry.tool_parser)},
     }
 
 

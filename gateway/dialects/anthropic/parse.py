@@ -2,71 +2,186 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Any
 
-from gateway.dialects.anthropic.wire import MAX_INT, MessagesBody, TextBlock
-from inference.request import GenerationRequest, Message, Role, Sampling, TextPart
+from gateway.dialects.anthropic.blocks import Base64Source, ImageBlock, ToolResultBlock
+from gateway.dialects.anthropic.history import places
+from gateway.dialects.anthropic.tools import (
+    ClientTool,
+    FunctionTool,
+    ToolChoiceBody,
+    callable_tools,
+)
+from gateway.dialects.anthropic.turns import conversation
+from gateway.dialects.anthropic.validation import invalid
+from gateway.dialects.anthropic.wire import MAX_INT, MessagesBody
+from gateway.image_source import ImageSource
+from inference.request import (
+    CacheMark,
+    GenerationRequest,
+    ImagePart,
+    Message,
+    Sampling,
+    Tool,
+    ToolChoice,
+    ToolMode,
+)
 
-BILLING_HEADER = "x-anthropic-billing-header"
+_MODES = {
+    "auto": ToolMode.AUTO,
+    "none": ToolMode.NONE,
+    "any": ToolMode.ANY,
+    "tool": ToolMode.NAMED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseContext:
-    """What the body does not say. The fields mean what `GenerationRequest` says they mean."""
+    """What the body does not say.
+
+    `vision`, `images_without_vision` and `reasoning` are the catalogue's words on the model; the
+    other fields mean what `GenerationRequest` says they mean.
+    """
 
     request_id: str
     model: str
     deadline_s: float
     cache_salt: str | None = None
+    vision: bool = False
+    images_without_vision: str = "placeholder"
+    reasoning: str = "none"
 
 
-def to_request(body: MessagesBody, context: ParseContext) -> GenerationRequest:
-    """Return the canonical request."""
+def image_sources(body: MessagesBody) -> list[ImageSource]:
+    """Return where the body's images come from, in the order that `to_request` wants them."""
+    return [_source(path, block) for path, block in _images(body)]
+
+
+def to_request(
+    body: MessagesBody, context: ParseContext, images: Sequence[ImagePart] = ()
+) -> GenerationRequest:
+    """Return the canonical request.
+
+    For a model with vision, `images` are what `image_sources` named; without vision none are
+    needed. Raises INVALID_REQUEST when the model may not be sent images at all.
+    """
+    if context.vision and len(images) != sum(1 for _ in _images(body)):
+        raise ValueError("the images are not those that the body names")
+    if not context.vision and context.images_without_vision == "refuse":
+        _refuse_images(body, context.model)
+    messages, mark = conversation(
+        body.system or (), body.messages, images if context.vision else None
+    )
+    tools = tuple(map(_tool, callable_tools(body.tools)))
+    thinking = _thinking(body, context.reasoning)
     return GenerationRequest(
         id=context.request_id,
         model=context.model,
-        messages=_alternating(_turns(body)),
-        sampling=Sampling(
-            max_tokens=body.max_tokens,
-            temperature=body.temperature,
-            top_p=body.top_p,
-            top_k=_top_k(body.top_k),
-            stop=tuple(body.stop_sequences or ()),
-        ),
+        messages=messages,
+        sampling=_sampling(body),
         deadline_s=context.deadline_s,
         cache_salt=context.cache_salt,
+        cache_mark=_cache_mark(body, messages, mark),
+        tools=tools,
+        tool_choice=_tool_choice(body.tool_choice),
+        thinking=thinking,
+        thinking_budget_tokens=body.thinking.budget_tokens if thinking and body.thinking else None,
+        output_schema=_output_schema(body),
     )
 
 
-def _turns(body: MessagesBody) -> Iterator[Message]:
-    if system := _system_text(body.system or ()):
-        yield Message(role=Role.SYSTEM, parts=(TextPart(system),))
-    for message in body.messages:
-        parts = tuple(TextPart(block.text) for block in message.content)
-        yield Message(role=Role(message.role), parts=parts)
+def _images(body: MessagesBody) -> Iterator[tuple[str, ImageBlock]]:
+    for index, message in enumerate(body.messages):
+        for path, block in places(message, index):
+            if isinstance(block, ImageBlock):
+                yield path, block
+            elif isinstance(block, ToolResultBlock):
+                for position, inner in enumerate(block.content or ()):
+                    if isinstance(inner, ImageBlock):
+                        yield f"{path}.content.{position}", inner
 
 
-def _system_text(blocks: Iterable[TextBlock]) -> str:
-    """Join the entries by line: they are written apart and rarely end in a line break."""
-    texts = (_without_billing_header(block.text) for block in blocks)
-    return "\n".join(text for text in texts if text)
+def _source(path: str, block: ImageBlock) -> ImageSource:
+    source = block.source
+    if isinstance(source, Base64Source):
+        return ImageSource(path=f"{path}.source", media_type=source.media_type, data=source.data)
+    return ImageSource(path=f"{path}.source", url=source.url)
 
 
-def _without_billing_header(text: str) -> str:
-    """Drop the client's attribution line: it differs per request and so defeats prefix caches."""
-    return text.partition("\n")[2] if text.startswith(BILLING_HEADER) else text
+def _refuse_images(body: MessagesBody, model: str) -> None:
+    for path, _ in _images(body):
+        raise invalid(f"{path}: model '{model}' has no vision; remove the image or use another")
 
 
-def _alternating(turns: Iterable[Message]) -> tuple[Message, ...]:
-    """Merge neighbours of one role into one turn, as the API promises and templates need."""
-    return tuple(
-        Message(role=role, parts=tuple(part for turn in group for part in turn.parts))
-        for role, group in groupby(turns, key=lambda turn: turn.role)
+def _sampling(body: MessagesBody) -> Sampling:
+    return Sampling(
+        max_tokens=body.max_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=_top_k(body.top_k),
+        stop=tuple(body.stop_sequences or ()),
     )
 
 
 def _top_k(value: int | None) -> int | None:
     """Say "no limit" as a limit beyond any vocabulary: None would be the model's own default."""
     return MAX_INT if value is not None and value < 1 else value
+
+
+def _tool(tool: ClientTool | FunctionTool) -> Tool:
+    """Return the canonical tool. Examples go into the schema, where the model is shown them."""
+    match tool:
+        case FunctionTool(function=function):
+            schema, examples = function.parameters or {"properties": {}}, None
+            description, strict = function.description, function.strict
+        case ClientTool():
+            schema, examples = tool.input_schema, tool.input_examples
+            description, strict = tool.description, tool.strict
+    return Tool(
+        name=tool.name,
+        schema={"type": "object", **schema, **({"examples": examples} if examples else {})},
+        description=description or "",
+        strict=bool(strict),
+    )
+
+
+def _tool_choice(choice: ToolChoiceBody | None) -> ToolChoice:
+    if choice is None:
+        return ToolChoice()
+    return ToolChoice(
+        mode=_MODES[choice.type],
+        name=choice.name if choice.type == "tool" else None,
+        parallel=not choice.disable_parallel_tool_use,
+    )
+
+
+def _thinking(body: MessagesBody, reasoning: str) -> bool:
+    """Decide whether the model thinks: what it can, then what is asked, then its default."""
+    if reasoning in ("none", "always"):
+        return reasoning == "always"
+    if body.enable_thinking is not None:
+        return body.enable_thinking
+    match body.thinking and body.thinking.type:
+        case "enabled" | "adaptive":
+            return True
+        case "disabled":
+            return False
+    return reasoning == "default_on"
+
+
+def _output_schema(body: MessagesBody) -> dict[str, Any] | None:
+    wanted = (body.output_config and body.output_config.format) or body.output_format
+    return wanted.json_schema if wanted else None
+
+
+def _cache_mark(
+    body: MessagesBody, messages: Sequence[Message], mark: CacheMark | None
+) -> CacheMark | None:
+    """Return the last breakpoint in the prompt's order: tools, then system, then messages."""
+    if body.cache_control:
+        return CacheMark(message=len(messages) - 1, part=len(messages[-1].parts) - 1)
+    if mark is None and any(tool.cache_control for tool in callable_tools(body.tools)):
+        return CacheMark(message=-1, part=0)
+    return mark

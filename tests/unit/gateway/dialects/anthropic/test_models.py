@@ -80,8 +80,67 @@ def test_a_row_serves_both_kinds_of_clients() -> None:
         "retires_at": None,
         "max_input_tokens": 8192,
         "max_tokens": 8192,
+        "provider": "tandem",
+        "modality": "text_generation",
+        "context_tokens": 8192,
     }
-    assert set(capabilities) == set(anthropic.types.ModelCapabilities.model_fields)
+    assert set(capabilities) == {*anthropic.types.ModelCapabilities.model_fields, "tools"}
+
+
+def capabilities_of(**fields: Any) -> dict[str, Any]:
+    changed = msgspec.structs.replace(ENTRIES[0], **fields)
+    capabilities = json.loads(render_model(changed))["capabilities"]
+    assert isinstance(capabilities, dict)
+    return capabilities
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_capabilities_say_what_the_catalogue_says(able: bool) -> None:
+    capabilities = capabilities_of(vision=able, tool_parser="hermes" if able else "")
+    assert capabilities["image_input"]["supported"] is able
+    assert capabilities["tools"]["supported"] is able
+    assert capabilities["structured_outputs"]["supported"] is True
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "on", "off"),
+    [
+        ("none", False, True),
+        ("optional", True, True),
+        ("default_on", True, True),
+        ("always", True, False),
+    ],
+)
+def test_thinking_can_be_switched_as_the_model_allows(reasoning: str, on: bool, off: bool) -> None:
+    thinking = capabilities_of(reasoning=reasoning)["thinking"]
+    types = {name: row["supported"] for name, row in thinking["types"].items()}
+    assert thinking["supported"] is on
+    assert types == {"enabled": on, "adaptive": on, "disabled": off, "between_tools": False}
+
+
+def test_bug_59_every_alias_has_a_row_that_says_which_model_it_is() -> None:
+    named = msgspec.structs.replace(ENTRIES[0], aliases=("claude-a", "anthropic/a"))
+    shown = json.loads(render_list([named, ENTRIES[1]], None))
+    assert [(row["id"], row["display_name"]) for row in shown["data"]] == [
+        ("a", "A"),
+        ("claude-a", "claude-a (A)"),
+        ("anthropic/a", "anthropic/a (A)"),
+        ("b", "B"),
+    ]
+    assert (shown["first_id"], shown["last_id"]) == ("a", "b")
+
+
+def test_an_alias_that_finds_another_model_is_not_listed_for_this_one() -> None:
+    first = msgspec.structs.replace(ENTRIES[0], aliases=("B", "x"))
+    second = msgspec.structs.replace(ENTRIES[1], aliases=("X", "y"))
+    rows = json.loads(render_list([first, second], None))["data"]
+    assert [row["id"] for row in rows] == ["a", "x", "b", "y"]
+
+
+def test_pages_are_cut_between_aliases_too() -> None:
+    named = msgspec.structs.replace(ENTRIES[0], aliases=("claude-a",))
+    shown = json.loads(render_list([named, ENTRIES[1]], Page(after_id="CLAUDE-A")))
+    assert [row["id"] for row in shown["data"]] == ["b"]
 
 
 def test_times_are_told_in_utc_whatever_zone_they_carry() -> None:

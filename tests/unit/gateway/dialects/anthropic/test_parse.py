@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,14 +20,16 @@ CONTEXT = ParseContext(
 )
 
 
-def parse(**fields: Any) -> GenerationRequest:
+def parse(reasoning: str = "none", **fields: Any) -> GenerationRequest:
     body = {"model": "alias", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
-    return to_request(decode_messages(body | fields).body, CONTEXT)
+    context = replace(CONTEXT, reasoning=reasoning)
+    return to_request(decode_messages(body | fields).body, context)
 
 
 def turns(request: GenerationRequest) -> list[tuple[str, list[str]]]:
     return [
-        (str(message.role), [part.text for part in message.parts]) for message in request.messages
+        (str(message.role), [part.text for part in message.parts if isinstance(part, TextPart)])
+        for message in request.messages
     ]
 
 
@@ -43,6 +46,7 @@ def test_it_takes_identity_from_the_context_and_the_rest_from_the_body() -> None
         sampling=Sampling(max_tokens=5, temperature=0.0, top_p=0.5, top_k=7, stop=("\n\n", "END")),
         deadline_s=1234.5,
         cache_salt="salt",
+        thinking=False,
     )
 
 
@@ -65,7 +69,7 @@ def test_an_empty_system_prompt_is_no_turn(nothing: Any) -> None:
     assert turns(parse(system=nothing)) == [("user", ["hi"])]
 
 
-def test_the_billing_header_never_reaches_the_template() -> None:
+def test_bug_15_the_billing_header_never_reaches_the_template() -> None:
     header = text("x-anthropic-billing-header: cc_version=2.1.332; cch=8f3a1;")
     assert turns(parse(system=[header])) == [("user", ["hi"])]
     assert turns(parse(system=[header, text("a")])) == turns(parse(system="a"))
@@ -76,7 +80,7 @@ def test_only_the_headers_line_is_dropped_where_more_follows() -> None:
     assert turns(request)[0] == ("system", ["Be brief."])
 
 
-def test_a_system_turn_stays_where_it_stands() -> None:
+def test_bug_16_a_system_turn_stays_where_it_stands() -> None:
     messages = [
         {"role": "user", "content": "a"},
         {"role": "system", "content": "b"},
@@ -113,3 +117,55 @@ def test_a_conversation_may_begin_and_end_with_the_assistant() -> None:
 def test_the_largest_legal_numbers_survive_the_transport() -> None:
     request = parse(max_tokens=2**31 - 1, top_k=2**31 - 1)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=type(request)) == request
+
+
+ENABLED, ADAPTIVE, DISABLED, BETWEEN = (
+    {"thinking": {"type": kind}} for kind in ("enabled", "adaptive", "disabled", "between_tools")
+)
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "fields", "thinks"),
+    [
+        ("none", {}, False),
+        ("none", ENABLED | {"enable_thinking": True}, False),
+        ("always", {}, True),
+        ("always", DISABLED | {"enable_thinking": False}, True),
+        ("optional", {}, False),
+        ("default_on", {}, True),
+        ("optional", ENABLED, True),
+        ("optional", ADAPTIVE, True),
+        ("default_on", DISABLED, False),
+        ("optional", BETWEEN, False),
+        ("default_on", BETWEEN, True),
+        ("optional", DISABLED | {"enable_thinking": True}, True),
+        ("default_on", ENABLED | {"enable_thinking": False}, False),
+        ("default_on", {"thinking": None, "enable_thinking": None}, True),
+    ],
+)
+def test_bug_26_thinking_follows_the_model_then_the_request_then_the_default(
+    reasoning: str, fields: dict[str, Any], thinks: bool
+) -> None:
+    assert parse(reasoning, **fields).thinking is thinks
+
+
+def test_a_budget_is_carried_where_the_model_thinks() -> None:
+    budget = {"type": "enabled", "budget_tokens": 2048}
+    assert parse("optional", thinking=budget).thinking_budget_tokens == 2048
+    assert parse("none", thinking=budget).thinking_budget_tokens is None
+    assert parse("optional", thinking=budget, enable_thinking=False).thinking_budget_tokens is None
+
+
+@pytest.mark.parametrize("name", ["output_config", "output_format"])
+def test_an_output_schema_is_carried_in_both_spellings(name: str) -> None:
+    wanted = {"type": "json_schema", "schema": {"type": "object"}}
+    value = {"format": wanted, "effort": "low"} if name == "output_config" else wanted
+    assert parse(**{name: value}).output_schema == {"type": "object"}
+
+
+def test_no_output_schema_is_none() -> None:
+    assert parse(output_config={"effort": "max"}).output_schema is None
+
+
+def test_max_tokens_zero_asks_for_no_answer() -> None:
+    assert parse(max_tokens=0).sampling.max_tokens == 0

@@ -1,0 +1,150 @@
+"""Tools and the choice among them: Anthropic's shapes and OpenAI's, mixed as callers like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from gateway.dialects.anthropic.blocks import CacheControl
+from gateway.dialects.anthropic.validation import Wire, invalid, tag
+
+
+def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("type", "object") != "object":
+        raise ValueError("the schema of a tool's arguments must have the type 'object'")
+    return schema
+
+
+ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
+ArgumentsSchema = Annotated[dict[str, Any], AfterValidator(_of_an_object)]
+
+
+class ClientTool(Wire):
+    """A tool in Anthropic's shape, which the caller runs.
+
+    `defer_loading`, `eager_input_streaming` and `allowed_callers` have no effect: every tool is
+    told to the model, and arguments always stream as they are generated.
+    """
+
+    type: Literal["custom"] | None = None
+    name: ToolName
+    description: str | None = None
+    input_schema: ArgumentsSchema
+    strict: bool | None = None
+    input_examples: list[dict[str, Any]] | None = None
+    cache_control: CacheControl | None = None
+
+
+class Function(Wire):
+    """The inner half of OpenAI's shape. A function without `parameters` takes none."""
+
+    name: ToolName
+    description: str | None = None
+    parameters: ArgumentsSchema | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(Wire):
+    """A tool in OpenAI's shape."""
+
+    type: Literal["function"] = "function"
+    function: Function
+    cache_control: CacheControl | None = None
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.name
+
+
+class ServerTool(Wire):
+    """A tool that Anthropic would run: it has a type and no schema. It is skipped."""
+
+    type: str
+    cache_control: CacheControl | None = None
+
+
+def _shape(value: Any) -> str:
+    if not isinstance(value, dict):
+        return tag("tool", "client")
+    kind = value.get("type")
+    if kind == "function" or (kind is None and "function" in value):
+        return tag("tool", "function")
+    if isinstance(kind, str) and kind != "custom" and "input_schema" not in value:
+        return tag("tool", "server")
+    return tag("tool", "client")
+
+
+AnyTool = Annotated[
+    Annotated[ClientTool, Tag(tag("tool", "client"))]
+    | Annotated[FunctionTool, Tag(tag("tool", "function"))]
+    | Annotated[ServerTool, Tag(tag("tool", "server"))],
+    Discriminator(_shape),
+]
+Tools = Annotated[list[AnyTool], Field(fail_fast=True)]
+
+
+class ToolChoiceBody(Wire):
+    """Which tools the answer may call."""
+
+    type: Literal["auto", "none", "any", "tool"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+    @model_validator(mode="after")
+    def _named(self) -> ToolChoiceBody:
+        if self.type == "tool" and not self.name:
+            raise ValueError("the choice of a `tool` needs its `name`")
+        return self
+
+
+def _as_choice(value: Any) -> Any:
+    """Read the short form and OpenAI's forms as Anthropic's."""
+    choice = {"type": value} if isinstance(value, str) else value
+    match choice:
+        case {"type": "required"}:
+            return {**choice, "type": "any"}
+        case {"type": "function", "function": {"name": str(name)}}:
+            return {**choice, "type": "tool", "name": name}
+    return choice
+
+
+AnyToolChoice = Annotated[ToolChoiceBody, BeforeValidator(_as_choice)]
+
+
+def callable_tools(tools: Sequence[AnyTool] | None) -> Iterator[ClientTool | FunctionTool]:
+    """Yield the tools that the model may call."""
+    for tool in tools or ():
+        if not isinstance(tool, ServerTool):
+            yield tool
+
+
+def skipped_tools(tools: Sequence[AnyTool] | None) -> Iterator[str]:
+    """Yield the paths of the tools that nobody here can run."""
+    for index, tool in enumerate(tools or ()):
+        if isinstance(tool, ServerTool):
+            yield f"tools.{index}"
+
+
+def check_tools(tools: Sequence[AnyTool] | None, choice: ToolChoiceBody | None) -> frozenset[str]:
+    """Return the tools' names. Raises INVALID_REQUEST unless all fit together."""
+    names: set[str] = set()
+    for index, tool in enumerate(tools or ()):
+        if isinstance(tool, ServerTool):
+            continue
+        if tool.name in names:
+            place = "function.name" if isinstance(tool, FunctionTool) else "name"
+            raise invalid(f"tools.{index}.{place}: Tool names must be unique: '{tool.name}'")
+        names.add(tool.name)
+    if choice is not None:
+        _check_choice(choice, names)
+    return frozenset(names)
+
+
+def _check_choice(choice: ToolChoiceBody, names: set[str]) -> None:
+    if choice.type == "any" and not names:
+        raise invalid("tool_choice: a tool can be required only when `tools` are given")
+    if choice.type == "tool" and choice.name not in names:
+        raise invalid(f"tool_choice.name: Tool '{choice.name}' not found in provided tools")
