@@ -6,6 +6,7 @@ vLLM is imported when an engine starts and not before, so that importing this mo
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -65,7 +66,8 @@ class VllmBackend:
             logger.exception("vLLM could not load %s", self._entry.id)
             await self.stop()
             raise TandemError(
-                ErrorCode.ENGINE_FAILED, f"vLLM could not load {self._entry.id}: {error}"
+                ErrorCode.ENGINE_FAILED,
+                f"vLLM could not load {self._entry.id}, its log says more: {error}",
             ) from None
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
@@ -99,7 +101,8 @@ class VllmBackend:
 
     def stats(self) -> BackendStats:
         """The engine's load as its scheduler sees it."""
-        return self._runtime.stats() if self._runtime else _IDLE
+        runtime = self._runtime
+        return runtime.stats() if runtime is not None else _IDLE
 
     def failure(self) -> str | None:
         """Why the engine can no longer serve, or None."""
@@ -113,6 +116,9 @@ class VllmBackend:
         if runtime is not None:
             runtime.release()
             await asyncio.to_thread(runtime.shutdown)
+            # vLLM's objects refer to each other; freed while Python exits, they complain.
+            del runtime
+            await asyncio.to_thread(gc.collect)
 
 
 async def _load(entry: ModelEntry, models_dir: Path) -> Runtime:
@@ -122,9 +128,13 @@ async def _load(entry: ModelEntry, models_dir: Path) -> Runtime:
     try:
         return await asyncio.shield(loading)
     except asyncio.CancelledError:
-        # A thread cannot be cancelled, but it gives up at once when its engine dies.
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
+        # A thread cannot be cancelled, but it gives up at once when its processes die.
+        while not loading.done():
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
+            await asyncio.wait([loading], timeout=0.1)
+        if loading.exception() is None:
+            await asyncio.to_thread(loading.result().shutdown)
         raise
 
 

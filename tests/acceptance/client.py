@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 30.0
 
 
 class Frame(NamedTuple):

@@ -52,7 +52,7 @@ def vllm(stack: Stack, model: str, flags: list[str], variables: dict[str, str]) 
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--host", "127.0.0.1", "--port", str(port), *flags]
     log = stack.layout.logs / "vllm.log"
-    with _serving(command, log, variables | os.environ, port, path="/health") as pid:
+    with _serving(command, log, variables | os.environ, port) as pid:
         yield Arm(name="vLLM", port=port, model=model, processes={"server": pid})
 
 
@@ -66,15 +66,13 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 @contextmanager
-def _serving(
-    command: list[str], log: Path, variables: dict[str, str], port: int, path: str = ""
-) -> Iterator[int]:
+def _serving(command: list[str], log: Path, variables: dict[str, str], port: int) -> Iterator[int]:
     server = Server(command, log, env=variables)
 
     def answers() -> bool:
         assert server.alive, f"the server ended (see {log})"
         try:
-            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5):
+            with urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
                 return True
         except (URLError, TimeoutError):
             return False

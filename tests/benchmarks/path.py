@@ -24,7 +24,8 @@ frames from the least ASGI application under the same Daphne, in one process: no
 queue, no worker. Both arms run in turn, after a warm-up, with the same requests from the same
 client process on kept connections; what Tandem shows beyond *direct* is what the path adds. First
 token is from the request's first byte to the first frame with text. Every stream is checked
-for completeness. Paced streams send a token every {_PACE_S * 1000:.0f} ms, in step, as engines do."""
+for completeness. Paced streams send a token every {_PACE_S * 1000:.0f} ms, in step like an
+engine's."""
 
 
 def measure(stack: Stack, *, quick: bool) -> Section:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import subprocess
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -119,6 +120,8 @@ def _cpu() -> str:
 
 
 def _revision() -> str:
+    """Return the project's version, and the commit where there is version control."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=ROOT,
@@ -126,4 +129,4 @@ def _revision() -> str:
         text=True,
         check=False,
     )
-    return described.stdout.strip() or version("tandem")
+    return f"{project['version']} {described.stdout.strip()}".strip()
