@@ -14,7 +14,7 @@ from gateway.supervise.layout import Layout
 from inference.catalogue import ModelEntry
 
 # Together they bound how long a shutdown takes: services stop side by side, then the servers.
-_SERVICE_STOP_S = 6
+_SERVICE_STOP_S = 5
 _SERVER_STOP_S = 2
 # What ends sooner than this after its start did not start. Long enough to import everything.
 _SERVICE_START_S = 10

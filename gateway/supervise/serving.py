@@ -33,7 +33,7 @@ from inference.weights import DEFAULT_MODEL, has_default_weights
 _SERVERS_UP_S = 30
 _SUPERVISORD_UP_S = 15
 _GATEWAY_UP_S = 60
-_SERVICES_STOP_S = 7
+_SERVICES_STOP_S = 6
 _SERVERS_STOP_S = 3
 _LAST_GRACE_S = 1
 _POLL_S = 0.2

@@ -6,7 +6,6 @@ vLLM is imported when an engine starts and not before, so that importing this mo
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import multiprocessing
 import os
@@ -116,9 +115,6 @@ class VllmBackend:
         if runtime is not None:
             runtime.release()
             await asyncio.to_thread(runtime.shutdown)
-            # vLLM's objects refer to each other; freed while Python exits, they complain.
-            del runtime
-            await asyncio.to_thread(gc.collect)
 
 
 async def _load(entry: ModelEntry, models_dir: Path) -> Runtime:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from inference.transport.frames import EngineState
 from tests.acceptance.stack import Server, Stack, eventually, free_port
 from tests.benchmarks.rounds import Arm
 
@@ -17,11 +18,20 @@ from tests.benchmarks.rounds import Arm
 _START_PATIENCE_S = 300.0
 
 
-def tandem(stack: Stack, model: str) -> Arm:
-    """Start one gateway and one engine worker for a model of the catalogue."""
+def tandem(stack: Stack, model: str, *, until: EngineState = EngineState.READY) -> Arm:
+    """Start one gateway and one engine worker for a model of the catalogue.
+
+    A model that takes long is best waited for until it is LOADING: the rest is done here, with
+    more patience than the stack has.
+    """
     gateway = stack.start_gateway()
-    worker = stack.start_worker(model)
-    gateway.wait_for_model(model)
+    worker = stack.start_worker(model, until=until)
+
+    def is_ready() -> bool:
+        assert worker.alive, f"the worker ended (see {worker.log})"
+        return gateway.model_state(model).get("state") == EngineState.READY
+
+    eventually(is_ready, f"{model} is ready (see {worker.log})", _START_PATIENCE_S)
     return Arm(
         name="Tandem",
         port=gateway.port,

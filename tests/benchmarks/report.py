@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import subprocess
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ class Section:
 
     def check(self, what: str, rounds: Rounds, tokens: int) -> None:
         """Note what went wrong in these rounds, and how busy others kept the machine."""
+        print(f"{self.title}: {what}", file=sys.stderr, flush=True)
         for arm, taken in rounds.items():
             for number, each in enumerate(taken, start=1):
                 self.foreign_cpu.append(each.foreign_cpu)
