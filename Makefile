@@ -42,7 +42,7 @@ fmt: install-dev
 
 ## make bench        Tandem beside vLLM's own server; ARGS goes to the benchmark
 bench: install-dev
-	$(PYTHON) tests/benchmarks/run.py $(ARGS)
+	$(PYTHON) -m tests.benchmarks.run $(ARGS)
 
 ## make clean        remove the virtual environment and every cache, not the data in var/
 clean:

@@ -6,10 +6,16 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
+
+import psutil
 
 from gateway.supervise.layout import Layout
+
+_POLL_S = 0.1
 
 
 class TakenError(Exception):
@@ -17,24 +23,37 @@ class TakenError(Exception):
 
 
 @contextmanager
-def hold_data_dir(layout: Layout) -> Iterator[None]:
-    """Hold the data directory. Raises `TakenError` naming the process that has it.
+def hold_data_dir(layout: Layout, patience_s: float = 20) -> Iterator[int]:
+    """Hold the data directory as long as the descriptor that is returned is open somewhere.
 
-    The kernel lets go of it when this process ends, however that happens.
+    Raises `TakenError` naming the process that has it. A run whose `serve` was killed is given
+    `patience_s` to end: longer than a shutdown takes.
     """
     with (layout.run / "lock").open("a+", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        end = time.monotonic() + patience_s
+        while not _locks(lock):
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            raise TakenError(
-                f"data directory {layout.data_dir} is in use by pid {holder}"
-            ) from None
+            holder = lock.read()
+            if _is_alive(holder) or time.monotonic() > end:
+                raise TakenError(f"data directory {layout.data_dir} is in use by pid {holder}")
+            time.sleep(_POLL_S)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        yield
+        yield lock.fileno()
+
+
+def _locks(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_alive(holder: str) -> bool:
+    # Empty for the instant between locking and writing.
+    return not holder.isdecimal() or psutil.pid_exists(int(holder))
 
 
 def check_port(host: str, port: int) -> None:

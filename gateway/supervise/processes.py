@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,8 +12,6 @@ import psutil
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-
-_MARK = "TANDEM_SERVE"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -29,14 +26,9 @@ def end_with_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def mark(data_dir: str) -> dict[str, str]:
-    """Return the environment by which `end_leftovers` knows this data directory's processes."""
-    return {_MARK: data_dir}
-
-
-def end_leftovers(data_dir: str, grace_s: float) -> None:
-    """End the processes of an earlier run whose `serve` and process manager were both killed."""
-    _end([process for process in psutil.process_iter() if _is_marked(process, data_dir)], grace_s)
+def tethered(command: list[str], number: str) -> list[str]:
+    """Return a command that the kernel sends this signal (TERM, INT) when its parent dies."""
+    return ["setpriv", "--pdeathsig", number, *command]
 
 
 def end_descendants(grace_s: float) -> None:
@@ -71,14 +63,6 @@ def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
-
-
-def _is_marked(process: psutil.Process, data_dir: str) -> bool:
-    try:
-        return process.pid != os.getpid() and process.environ().get(_MARK) == data_dir
-    except (psutil.Error, OSError):
-        # Gone, or another user's: not ours to end.
-        return False
 
 
 def _prctl(option: int, value: int) -> None:

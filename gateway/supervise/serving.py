@@ -22,9 +22,7 @@ from gateway.supervise.layout import Layout
 from gateway.supervise.processes import (
     adopt_orphans,
     end_descendants,
-    end_leftovers,
     end_orphans,
-    mark,
 )
 from gateway.supervise.programs import Program, embedded_servers, services
 from gateway.supervise.readiness import Readiness, ask
@@ -46,15 +44,16 @@ class ServeError(Exception):
     """The start failed; the message says why, and where to read more."""
 
 
-def serve(config: Config, layout: Layout, progress: Progress) -> None:
+def serve(config: Config, layout: Layout, held: int, progress: Progress) -> None:
     """Run everything until this process is told to stop, which raises `SystemExit` in here.
 
-    Raises `ServeError` or `SupervisordError`; nothing is left running in any case.
+    `held` is the descriptor by which the data directory is held: the process manager inherits it,
+    so that nobody else gets in before the last of its programs has ended. Raises `ServeError` or
+    `SupervisordError`; nothing is left running in any case.
     """
     adopt_orphans()
-    end_leftovers(str(layout.data_dir), _LAST_GRACE_S)
     environment = child_environment(config, layout)
-    with _supervisord(layout, environment) as supervisord:
+    with _supervisord(layout, environment, held) as supervisord:
         progress.wait_for("Starting the servers")
         servers = _start_servers(config, layout, supervisord)
         progress.wait_for("Preparing the database")
@@ -72,7 +71,6 @@ def child_environment(config: Config, layout: Layout) -> dict[str, str]:
     """Return this process's environment with the embedded servers' addresses, for the children."""
     environment = {
         **os.environ,
-        **mark(str(layout.data_dir)),
         "DATA_DIR": str(layout.data_dir),
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
@@ -87,10 +85,10 @@ def child_environment(config: Config, layout: Layout) -> dict[str, str]:
 
 
 @contextmanager
-def _supervisord(layout: Layout, environment: dict[str, str]) -> Iterator[Supervisord]:
+def _supervisord(layout: Layout, environment: dict[str, str], held: int) -> Iterator[Supervisord]:
     """Run supervisord; at the end stop the services, then the servers, then all that is left."""
     try:
-        supervisord = Supervisord(layout, environment)
+        supervisord = Supervisord(layout, environment, inherit=[held])
         try:
             supervisord.wait_until_up(_SUPERVISORD_UP_S)
             yield supervisord

@@ -18,7 +18,7 @@ from typing import Any
 from supervisor.xmlrpc import SupervisorTransport
 
 from gateway.supervise.layout import Layout
-from gateway.supervise.processes import end_with_parent
+from gateway.supervise.processes import end_with_parent, tethered
 from gateway.supervise.programs import Program
 
 _POLL_S = 0.1
@@ -34,7 +34,9 @@ class SupervisordError(Exception):
 class Supervisord:
     """A running supervisord that keeps programs running. It ends when this process ends."""
 
-    def __init__(self, layout: Layout, environment: dict[str, str]) -> None:
+    def __init__(
+        self, layout: Layout, environment: dict[str, str], inherit: Iterable[int] = ()
+    ) -> None:
         self._layout = layout
         self._socket = layout.sockets / "supervisor.sock"
         self._settings = layout.run / "supervisord.conf"
@@ -47,6 +49,7 @@ class Supervisord:
             stdin=subprocess.DEVNULL,
             cwd="/",
             env=environment,
+            pass_fds=tuple(inherit),
             # A terminal's Ctrl-C is for this process, which stops the others in order.
             start_new_session=True,
             preexec_fn=end_with_parent,
@@ -108,7 +111,8 @@ class Supervisord:
 
     def shut_down(self, timeout_s: float) -> None:
         """End supervisord itself, and with it what still runs."""
-        self._process.terminate()
+        with suppress(*_UNREACHABLE):
+            self._call("shutdown")
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -168,7 +172,7 @@ def _program(layout: Layout, program: Program) -> tuple[str, dict[str, str]]:
     """Return the section that keeps one program running."""
     number = "-%(process_num)d" if program.copies > 1 else ""
     values = {
-        "command": _literal(shlex.join(program.command)),
+        "command": _literal(shlex.join(tethered(program.command, program.stop_signal))),
         "directory": _literal(program.folder),
         "process_name": f"%(program_name)s{number}",
         "numprocs": str(program.copies),

@@ -8,6 +8,7 @@ last user message starts with `script:`, the JSON object after it overrides sing
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import signal
@@ -160,7 +161,9 @@ class _StepClock:
         if step is None:
             step = self._steps[interval_s] = asyncio.Event()
             loop = asyncio.get_running_loop()
-            at_s = (loop.time() // interval_s + 1) * interval_s
+            # A timer may fire a little before its time (uvloop counts whole milliseconds): a
+            # multiple that is nearly due is the one that has just been.
+            at_s = (math.floor(loop.time() / interval_s + 0.25) + 1) * interval_s
             loop.call_at(at_s, self._fire, interval_s)
         await step.wait()
 

@@ -65,7 +65,8 @@ class VllmBackend:
             logger.exception("vLLM could not load %s", self._entry.id)
             await self.stop()
             raise TandemError(
-                ErrorCode.ENGINE_FAILED, f"vLLM could not load {self._entry.id}: {error}"
+                ErrorCode.ENGINE_FAILED,
+                f"vLLM could not load {self._entry.id}, its log says more: {error}",
             ) from None
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
@@ -99,7 +100,8 @@ class VllmBackend:
 
     def stats(self) -> BackendStats:
         """The engine's load as its scheduler sees it."""
-        return self._runtime.stats() if self._runtime else _IDLE
+        runtime = self._runtime
+        return runtime.stats() if runtime is not None else _IDLE
 
     def failure(self) -> str | None:
         """Why the engine can no longer serve, or None."""
@@ -122,9 +124,13 @@ async def _load(entry: ModelEntry, models_dir: Path) -> Runtime:
     try:
         return await asyncio.shield(loading)
     except asyncio.CancelledError:
-        # A thread cannot be cancelled, but it gives up at once when its engine dies.
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
+        # A thread cannot be cancelled, but it gives up at once when its processes die.
+        while not loading.done():
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
+            await asyncio.wait([loading], timeout=0.1)
+        if loading.exception() is None:
+            await asyncio.to_thread(loading.result().shutdown)
         raise
 
 

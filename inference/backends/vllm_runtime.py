@@ -6,6 +6,7 @@ but its outputs are read straight from the engine: no server-sent events in betw
 
 from __future__ import annotations
 
+import gc
 import logging
 from argparse import Namespace
 from collections.abc import AsyncGenerator
@@ -128,11 +129,12 @@ class Runtime:
 
     def __init__(self, args: Namespace) -> None:
         """Start the engine's processes. Blocks for many seconds: call it in a thread."""
-        self._scheduler = _Scheduler()
+        scheduler = self._scheduler = _Scheduler()
+        self._chat: Any = None
         self._args = args
         self._engine = AsyncLLM.from_engine_args(
             AsyncEngineArgs.from_cli_args(args),
-            stat_loggers=[lambda config, index: self._scheduler],
+            stat_loggers=[lambda config, index: scheduler],
         )
         self._context_tokens: int = args.max_model_len
         self._numbers = count()
@@ -216,6 +218,9 @@ class Runtime:
     def shutdown(self) -> None:
         """End the engine's processes. Blocks for up to some seconds: call it in a thread."""
         self._engine.shutdown()
+        # vLLM's objects refer to each other; freed while Python exits, they complain.
+        del self._engine, self._chat
+        gc.collect()
 
     def _refuse_hopeless(self, request: GenerationRequest) -> None:
         """Refuse a prompt that cannot fit whatever its tokens, at a price that does not grow.

@@ -224,6 +224,9 @@ class EngineHost:
             if not await self._intake.confirm(entry_id, entry):
                 self._say(running, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
                 return
+            if running.task.cancelling():
+                # A write of redis-py can swallow it (`asyncio.wait_for` in Python 3.11).
+                raise asyncio.CancelledError
             async with aclosing(self._backend.generate(entry.request)) as events:
                 async for event in events:
                     self._say(running, event)

@@ -80,7 +80,7 @@ class EngineThread(threading.Thread):
 
     def _end_process(self) -> None:
         # Read by the worker's main loop, which then ends the process with this status.
-        vars(worker_state)["should_terminate"] = _EXIT_CODE
+        vars(worker_state)["should_stop"] = _EXIT_CODE
         # The worker's main loop may be waiting for a broker that is away.
         timer = threading.Timer(_STOP_PATIENCE_S, os._exit, [_EXIT_CODE])
         timer.daemon = True

@@ -13,23 +13,30 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 SOCKET_TIMEOUT_S = 5.0
 BLOCK_MS = 1000
 RETRY_AFTER_S = 0.1
+_MAX_CONNECTIONS = 16
 
 # What a restarting server answers with: refused, reset, silent, or "LOADING".
 Unreachable = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
 def connect(redis_url: str) -> redis.asyncio.Redis:
-    """Return an asyncio client. One retry, so that a pooled connection that died is replaced."""
+    """Return an asyncio client. One retry, so that a pooled connection that died is replaced.
+
+    In a burst, commands wait for a connection; redis-py's usual pool would refuse them.
+    """
     # Connections over a Unix socket do not know the option.
     keepalive = {} if redis_url.startswith("unix:") else {"socket_keepalive": True}
-    return redis.asyncio.Redis.from_url(
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
         redis_url,
+        max_connections=_MAX_CONNECTIONS,
+        timeout=SOCKET_TIMEOUT_S,
         socket_timeout=SOCKET_TIMEOUT_S,
         socket_connect_timeout=2.0,
         **keepalive,
         retry=redis.asyncio.retry.Retry(ConstantBackoff(0.02), 1),
         retry_on_error=list(Unreachable),
     )
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 def connect_sync(redis_url: str) -> redis.Redis:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 import uuid_utils
@@ -31,6 +32,8 @@ from inference.transport.run import Run, Verdict
 from inference.transport.streams import read
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Refuses when the queue is full, in the same step as it adds: no request slips in between.
 # Whoever asks is alive: after a restart of Redis the heartbeat may have expired, and engines run
@@ -60,7 +63,7 @@ class Dispatcher:
         self._reply_key = self._keys.reply(self.gateway_id)
         self._last_id: bytes | str = "0"
         self._runs: dict[str, Run] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._mean_run_s = 5.0
         self.engines = EngineView(self._client, self._keys, options, self._engine_died)
         self.redis_ok = False
@@ -104,15 +107,16 @@ class Dispatcher:
             raise self._no_engine(request.model)
         run = Run(request, self._closed)
         self._runs[request.id] = run
+        putting = self._spawn(self._put(run, max_waiting))
         try:
-            run.entry_id = await self._put(run, max_waiting)
+            # Shielded, for a caller that leaves meanwhile: a write of redis-py can swallow the
+            # cancellation (`asyncio.wait_for` in Python 3.11), or costs a connection.
+            queued = await asyncio.shield(putting)
         except BaseException:
-            # Also when the caller is cancelled in the middle: should the request have been
-            # queued all the same, its engine is told to stop as soon as it says that it has it.
-            self._forget(run)
+            run.close()
             raise
-        if run.entry_id is None:
-            self._forget(run)
+        if not queued:
+            run.close()
             raise await self._overloaded(request)
         if not run.ended:
             run.timer = asyncio.get_running_loop().call_later(
@@ -140,8 +144,8 @@ class Dispatcher:
         message = f"model '{request.model}' is overloaded: {waiting} requests are waiting already"
         return TandemError(ErrorCode.OVERLOADED, message, retry_after_s=wait_s)
 
-    async def _put(self, run: Run, limit: int) -> bytes | None:
-        """Add the request to its queue; None if the queue is full."""
+    async def _put(self, run: Run, limit: int) -> bool:
+        """Add the request to its queue. Return whether there was room."""
         entry = QueueEntry(gateway_id=self.gateway_id, attempt=run.attempt, request=run.request)
         keys = [
             self._keys.queue(run.request.model, run.request.lane),
@@ -151,8 +155,8 @@ class Dispatcher:
         give_up_s = time.monotonic() + self._options.enqueue_wait_s
         while True:
             try:
-                entry_id: bytes | None = await self._enqueue(keys=keys, args=arguments)
-                return entry_id
+                run.entry_id = await self._enqueue(keys=keys, args=arguments)
+                break
             except Unreachable as error:
                 if time.monotonic() >= give_up_s:
                     raise TandemError(
@@ -161,6 +165,10 @@ class Dispatcher:
                         retry_after_s=5,
                     ) from error
                 await asyncio.sleep(RETRY_AFTER_S)
+        if run.ended:
+            # The caller has left meanwhile.
+            self._closed(run)
+        return run.entry_id is not None
 
     # What comes back.
 
@@ -213,7 +221,7 @@ class Dispatcher:
             self._cancel(run.engine_id, run.request.id, run.attempt)
         elif run.entry_id is not None:
             queue = self._keys.queue(run.request.model, run.request.lane)
-            self._spawn(self._quietly(self._client.xdel(queue, run.entry_id)))
+            self._spawn(self._insist(partial(self._client.xdel, queue, run.entry_id)))
 
     def _expire(self, run: Run) -> None:
         if not run.ended:
@@ -221,12 +229,15 @@ class Dispatcher:
             run.fail(ErrorCode.TIMEOUT, "the request did not finish in time and was cancelled")
 
     def _cancel(self, engine_id: str, request_id: str, attempt: int) -> None:
-        control = self._keys.control(engine_id)
         cancel = encode(Cancel(request_id=request_id, attempt=attempt))
+        self._spawn(self._insist(partial(self._send_cancel, engine_id, cancel)))
+
+    async def _send_cancel(self, engine_id: str, cancel: bytes) -> None:
+        control = self._keys.control(engine_id)
         pipeline = self._client.pipeline(transaction=False)
         pipeline.xadd(control, {"c": cancel}, maxlen=10_000)
         pipeline.expire(control, _CONTROL_TTL_S)
-        self._spawn(self._quietly(pipeline.execute()))
+        await pipeline.execute()
 
     def _engine_died(self, engine_id: str) -> None:
         for run in list(self._runs.values()):
@@ -251,7 +262,7 @@ class Dispatcher:
 
     async def _put_again(self, run: Run) -> None:
         try:
-            run.entry_id = await self._put(run, _NO_LIMIT)
+            await self._put(run, _NO_LIMIT)
         except TandemError as error:
             run.fail(error.code, error.message)
             self._forget(run)
@@ -294,15 +305,19 @@ class Dispatcher:
             # A moving mean of how long runs take, for `retry-after`.
             self._mean_run_s += 0.1 * (time.monotonic() - run.created_s - self._mean_run_s)
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     @staticmethod
-    async def _quietly(command: Awaitable[Any]) -> None:
-        """Run a command whose loss costs only wasted work."""
-        try:
-            await command
-        except (*Unreachable, ResponseError):
-            logger.info("A cancel was lost because Redis is not reachable")
+    async def _insist(command: Callable[[], Awaitable[Any]]) -> None:
+        """Run a command as soon as Redis is there: no engine shall work for nobody."""
+        while True:
+            try:
+                await command()
+            except Unreachable:
+                await asyncio.sleep(RETRY_AFTER_S)
+            else:
+                return

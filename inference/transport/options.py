@@ -24,9 +24,12 @@ class TransportOptions(msgspec.Struct, frozen=True, kw_only=True):
         Shorter than `dead_after_s`: the rest of that time is spent looking again, so that a Redis
         that comes back from a restart without the key is not mistaken for a death.
         """
-        return round(self.dead_after_s * 600)
+        return round(self.dead_after_s * 500)
 
     @property
     def misses_until_dead(self) -> int:
-        """How many looks in a row, one each `heartbeat_s`, must find no heartbeat."""
-        return max(2, round(self.dead_after_s * 0.35 / self.heartbeat_s))
+        """How many looks in a row, one each `heartbeat_s`, must find no heartbeat.
+
+        Between two looks a heart that only lost its Redis need not have beaten yet.
+        """
+        return max(3, round(self.dead_after_s * 0.4 / self.heartbeat_s))

@@ -6,11 +6,11 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import httpx
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 30.0
 
 
 class Frame(NamedTuple):
@@ -109,7 +109,7 @@ class Client:
 
 
 class RawRequest:
-    """A request on a bare connection, whose answer need not be read."""
+    """A request on a bare connection, whose answer need not be read. Close it by `with`."""
 
     def __init__(self, port: int, key: str, asked: dict[str, Any], *, buffer: int = 0) -> None:
         """Send it. `buffer` is the size in bytes of the socket's receive buffer; 0 leaves it."""
@@ -126,12 +126,17 @@ class RawRequest:
             + content
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
     def rest(self) -> bytes:
         """Read until the server closes the connection."""
         received = b""
         while chunk := self.socket.recv(65536):
             received += chunk
-        self.socket.close()
         return received
 
     def leave(self) -> None:

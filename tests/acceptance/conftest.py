@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -9,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config import BASE_DIR
+from inference.weights import DEFAULT_MODEL, WeightsError, fetch_default_weights
 from tests.acceptance.client import Client
 from tests.acceptance.stack import Gateway, Stack
+
+# A real engine loads for long on a busy machine.
+_LOAD_PATIENCE_S = 300
 
 MakeClient = Callable[[Gateway], Client]
 
@@ -38,6 +44,32 @@ def model(stack: Stack, gateway: Gateway) -> str:
     stack.start_worker(name)
     gateway.wait_for_model(name)
     return name
+
+
+@pytest.fixture(scope="session")
+def real_model(stack: Stack, gateway: Gateway) -> str:
+    """Return a model with a vLLM engine. Its weights are kept from one run to the next."""
+    models_dir = Path(os.environ.get("TEST_MODELS_DIR", BASE_DIR / "var" / "models"))
+    try:
+        weights = fetch_default_weights(models_dir, print, bars=False)
+    except WeightsError as error:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(f"no weights for a real engine: {error}")
+    (stack.layout.models / DEFAULT_MODEL).symlink_to(weights)
+    stack.add_model(
+        DEFAULT_MODEL,
+        backend="vllm",
+        weights=DEFAULT_MODEL,
+        context_tokens=2048,
+        capacity=4,
+        engine_options={"dtype": "float32", "kv_cache_gib": 1},
+        canary_prompt="What is the capital of France?",
+        canary_expect="Paris",
+    )
+    stack.start_worker(DEFAULT_MODEL, patience_s=_LOAD_PATIENCE_S)
+    gateway.wait_for_model(DEFAULT_MODEL)
+    return DEFAULT_MODEL
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ Unlike `manage.py serve` it restarts nothing, so that a test sees what a death d
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -130,6 +131,13 @@ class Gateway:
             f"the gateway sees {model} {state} with {engines} engines",
         )
 
+    def in_flight(self) -> int:
+        """Requests that it has handed on, or is about to, and that have not ended."""
+        metrics = httpx.get(f"{self.url}/metrics").text
+        found = re.search(r"^tandem_requests_in_flight (\d+)", metrics, re.MULTILINE)
+        assert found is not None
+        return int(found[1])
+
     def answers(self) -> bool:
         """Whether it is up."""
         try:
@@ -242,7 +250,12 @@ class Stack:
         return gateway
 
     def start_worker(
-        self, model: str, *, until: EngineState = EngineState.READY, **settings: str
+        self,
+        model: str,
+        *,
+        until: EngineState = EngineState.READY,
+        patience_s: float = PATIENCE_S,
+        **settings: str,
     ) -> Server:
         """Start an engine worker and wait until its engine is in the given state."""
         command = [sys.executable, "-m", "celery", "-A", "jobs", "worker", "-P", "threads"]
@@ -258,7 +271,7 @@ class Stack:
                 for report in self.reports()
             )
 
-        eventually(has_come, f"the engine of {model} is {until} (see {worker.log})")
+        eventually(has_come, f"the engine of {model} is {until} (see {worker.log})", patience_s)
         return worker
 
     def add_model(self, model: str, **fields: Any) -> str:

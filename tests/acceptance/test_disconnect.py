@@ -30,9 +30,9 @@ def test_leaving_a_stream_stops_the_engine(stack: Stack, client: Client, model: 
 def test_leaving_before_the_whole_answer_stops_the_engine(
     stack: Stack, gateway: Gateway, model: str
 ) -> None:
-    request = RawRequest(gateway.port, stack.key, body(model, ENDLESS))
-    stack.wait_for_in_flight(model, 1)
-    request.leave()
+    with RawRequest(gateway.port, stack.key, body(model, ENDLESS)) as request:
+        stack.wait_for_in_flight(model, 1)
+        request.leave()
     stack.wait_for_in_flight(model, 0)
 
 
@@ -44,30 +44,27 @@ def test_a_request_that_is_left_in_the_queue_never_starts(
         gateway.wait_for_model(model)
         with client.stream(model, ENDLESS) as running:
             running.wait_for("content_block_delta")
-            requests = [
-                RawRequest(gateway.port, stack.key, body(model, ENDLESS, stream=stream))
-                for stream in (True, False)
-            ]
-            stack.wait_for_waiting(model, len(requests))
-            for request in requests:
-                request.leave()
-            # Gone before the one engine has room for them.
-            stack.wait_for_waiting(model, 0)
-        with client.stream(model, script(tokens=3)) as stream:
-            assert names_of(stream.rest()) == WHOLE_STREAM
+            for stream in (True, False):
+                asked = body(model, ENDLESS, stream=stream)
+                with RawRequest(gateway.port, stack.key, asked) as request:
+                    stack.wait_for_waiting(model, 1)
+                    request.leave()
+                # Gone before the one engine has room for it.
+                stack.wait_for_waiting(model, 0)
+        with client.stream(model, script(tokens=3)) as answer:
+            assert names_of(answer.rest()) == WHOLE_STREAM
 
 
 def test_a_storm_of_disconnects_leaves_the_gateway_well(
     stack: Stack, gateway: Gateway, client: Client, model: str
 ) -> None:
     def visit(number: int) -> None:
-        request = RawRequest(
-            gateway.port, stack.key, body(model, ENDLESS, stream=number % 2 == 0)
-        )
-        if number % 4 == 0:
-            # With the answer under way; the others leave before it begins.
-            request.socket.recv(1)
-        request.leave()
+        asked = body(model, ENDLESS, stream=number % 2 == 0)
+        with RawRequest(gateway.port, stack.key, asked) as request:
+            if number % 4 == 0:
+                # With the answer under way; the others leave before it begins.
+                request.socket.recv(1)
+            request.leave()
 
     with ThreadPoolExecutor(max_workers=32) as pool:
         list(pool.map(visit, range(1000)))

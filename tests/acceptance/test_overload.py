@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from tests.acceptance.client import (
@@ -50,11 +52,12 @@ def test_a_full_queue_refuses_more_and_runs_nothing_of_it(
     stack: Stack, gateway: Gateway, client: Client
 ) -> None:
     model = stack.add_model("full", capacity=1, max_waiting=1)
-    with ending(stack.start_worker(model)):
+    asked = body(model, script(text="second"))
+    with ending(stack.start_worker(model)), ExitStack() as cleanup:
         gateway.wait_for_model(model)
         with client.stream(model, ENDLESS) as running:
             running.wait_for("content_block_delta")
-            second = RawRequest(gateway.port, stack.key, body(model, script(text="second")))
+            second = cleanup.enter_context(RawRequest(gateway.port, stack.key, asked))
             stack.wait_for_waiting(model, 1)
             for stream in (True, False):
                 response = client.ask(model, ENDLESS, stream=stream)

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from inference.transport.frames import EngineState
 from tests.acceptance.stack import Server, Stack, eventually, free_port
 from tests.benchmarks.rounds import Arm
 
@@ -17,11 +18,20 @@ from tests.benchmarks.rounds import Arm
 _START_PATIENCE_S = 300.0
 
 
-def tandem(stack: Stack, model: str) -> Arm:
-    """Start one gateway and one engine worker for a model of the catalogue."""
+def tandem(stack: Stack, model: str, *, until: EngineState = EngineState.READY) -> Arm:
+    """Start one gateway and one engine worker for a model of the catalogue.
+
+    A model that takes long is best waited for until it is LOADING: the rest is done here, with
+    more patience than the stack has.
+    """
     gateway = stack.start_gateway()
-    worker = stack.start_worker(model)
-    gateway.wait_for_model(model)
+    worker = stack.start_worker(model, until=until)
+
+    def is_ready() -> bool:
+        assert worker.alive, f"the worker ended (see {worker.log})"
+        return gateway.model_state(model).get("state") == EngineState.READY
+
+    eventually(is_ready, f"{model} is ready (see {worker.log})", _START_PATIENCE_S)
     return Arm(
         name="Tandem",
         port=gateway.port,
@@ -52,7 +62,7 @@ def vllm(stack: Stack, model: str, flags: list[str], variables: dict[str, str]) 
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--host", "127.0.0.1", "--port", str(port), *flags]
     log = stack.layout.logs / "vllm.log"
-    with _serving(command, log, variables | os.environ, port, path="/health") as pid:
+    with _serving(command, log, variables | os.environ, port) as pid:
         yield Arm(name="vLLM", port=port, model=model, processes={"server": pid})
 
 
@@ -66,15 +76,13 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 @contextmanager
-def _serving(
-    command: list[str], log: Path, variables: dict[str, str], port: int, path: str = ""
-) -> Iterator[int]:
+def _serving(command: list[str], log: Path, variables: dict[str, str], port: int) -> Iterator[int]:
     server = Server(command, log, env=variables)
 
     def answers() -> bool:
         assert server.alive, f"the server ended (see {log})"
         try:
-            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5):
+            with urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
                 return True
         except (URLError, TimeoutError):
             return False

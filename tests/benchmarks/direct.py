@@ -67,11 +67,15 @@ class Direct:
         receive: Callable[[], Awaitable[dict[str, Any]]],
         send: Callable[[dict[str, Any]], Awaitable[None]],
     ) -> None:
-        """Answer one HTTP request."""
+        """Answer one HTTP request: a GET, which only asks whether anybody is there, or a script."""
         if not self._started:
             self._started = True
             await self._backend.start()
             tune_collector()
+        if scope["method"] == "GET":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
         raw = b""
         more = True
         while more:

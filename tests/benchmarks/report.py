@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import platform
 import subprocess
+import sys
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -56,6 +58,7 @@ class Section:
 
     def check(self, what: str, rounds: Rounds, tokens: int) -> None:
         """Note what went wrong in these rounds, and how busy others kept the machine."""
+        print(f"{self.title}: {what}", file=sys.stderr, flush=True)
         for arm, taken in rounds.items():
             for number, each in enumerate(taken, start=1):
                 self.foreign_cpu.append(each.foreign_cpu)
@@ -119,6 +122,8 @@ def _cpu() -> str:
 
 
 def _revision() -> str:
+    """Return the project's version, and the commit where there is version control."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=ROOT,
@@ -126,4 +131,4 @@ def _revision() -> str:
         text=True,
         check=False,
     )
-    return described.stdout.strip() or version("tandem")
+    return f"{project['version']} {described.stdout.strip()}".strip()

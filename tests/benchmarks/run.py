@@ -6,6 +6,7 @@ Starts everything it needs, prints a report in Markdown and keeps it in `docs/be
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -36,8 +37,10 @@ def main() -> None:
     sections = []
     for name in [options.only] if options.only else _PARTS:
         print(f"Measuring: {name}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix="tandem-bench-") as folder:
-            sections.append(_measure(_PARTS[name], Path(folder), quick=options.quick))
+        folder = Path(tempfile.mkdtemp(prefix="tandem-bench-"))
+        sections.append(_measure(_PARTS[name], folder, quick=options.quick))
+        # After a failure it stays: the logs in it say why.
+        shutil.rmtree(folder)
     report = render(sections)
     print(report)
     if not (options.only or options.quick):

@@ -24,6 +24,8 @@ from inference.weights import DEFAULT_MODEL  # noqa: E402
 
 def main() -> None:
     """Print the arguments. Raises `LookupError` if the model is not in the catalogue."""
+    # Among them: that vLLM's log does not go to standard output.
+    os.environ |= _ENVIRONMENT
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 

@@ -48,8 +48,7 @@ def make_request(
         id=str(uuid.uuid4()),
         model="model-under-test",
         messages=tuple(
-            say(Role.USER, message) if isinstance(message, str) else message
-            for message in messages
+            say(Role.USER, message) if isinstance(message, str) else message for message in messages
         ),
         sampling=Sampling(**fields),
         deadline_s=time.time() + 60,

@@ -32,9 +32,9 @@ class Command(BaseCommand):
             signal.signal(number, _stop)
         try:
             layout.create()
-            with hold_data_dir(layout):
+            with hold_data_dir(layout) as held:
                 check_port(config.HOST, config.PORT)
-                serve(config, layout, Progress(sys.stdout))
+                serve(config, layout, held, Progress(sys.stdout))
         except (TakenError, ServeError, SupervisordError, PermissionError) as error:
             raise CommandError(str(error)) from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,33 @@ def test_a_held_data_directory_is_refused_with_the_holders_pid(layout: Layout) -
 def test_a_data_directory_can_be_held_again_once_it_is_let_go(layout: Layout) -> None:
     with hold_data_dir(layout):
         pass
+    with hold_data_dir(layout):
+        assert (layout.run / "lock").read_text() == str(os.getpid())
+
+
+def test_it_waits_for_the_processes_of_a_killed_run(layout: Layout) -> None:
+    inherit_and_die = (
+        "import subprocess, sys\n"
+        "from gateway.supervise.exclusive import hold_data_dir\n"
+        "from gateway.supervise.layout import Layout\n"
+        f"with hold_data_dir(Layout(__import__('pathlib').Path({str(layout.data_dir)!r}))) as fd:\n"
+        "    sleeper = [sys.executable, '-c', 'input()']\n"
+        "    child = subprocess.Popen(sleeper, pass_fds=[fd])\n"
+        "    print('held', flush=True)\n"
+        "    __import__('os').kill(__import__('os').getpid(), 9)\n"
+    )
+    killed = subprocess.Popen(
+        [sys.executable, "-c", inherit_and_die],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == b"held\n"
+    killed.wait()
+    with pytest.raises(TakenError), hold_data_dir(layout, patience_s=0):
+        pass
+    # Its child, which sleeps until its standard input ends, is the last to hold the directory.
+    killed.communicate()
     with hold_data_dir(layout):
         assert (layout.run / "lock").read_text() == str(os.getpid())
 

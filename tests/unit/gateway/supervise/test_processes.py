@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from gateway.supervise.processes import end_leftovers, mark
 from tests.conftest import Eventually
 
 # Each script runs in a process of its own: whom it adopts and ends must not be the tests'.
@@ -98,22 +96,20 @@ print(psutil.Process().children())
     assert output.strip() == "[]"
 
 
-def test_leftovers_of_this_data_directory_are_ended_and_no_others(
-    started: list[subprocess.Popen[str]],
+async def test_a_tethered_command_ends_when_its_parent_is_killed(
+    started: list[subprocess.Popen[str]], eventually: Eventually
 ) -> None:
-    mine, other = (
-        subprocess.Popen(
-            [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **mark(data_dir)},
-        )
-        for data_dir in ("/srv/one", "/srv/two")
-    )
-    started += [mine, other]
-    for process in started:
-        assert process.stdout is not None
-        process.stdout.readline()
-    end_leftovers("/srv/one", grace_s=10)
-    assert not psutil.pid_exists(mine.pid)
-    assert psutil.pid_exists(other.pid)
+    script = """
+import subprocess, sys
+from gateway.supervise.processes import tethered
+sleeper = "import signal; print(flush=True); signal.pause()"
+child = subprocess.Popen(
+    tethered([sys.executable, "-c", sleeper], "TERM"), stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+    parent = run_script(script, started)
+    child = int(first_line(parent))
+    parent.kill()
+    await eventually(lambda: not psutil.pid_exists(child))

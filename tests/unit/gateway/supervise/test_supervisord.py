@@ -176,7 +176,10 @@ async def test_copies_share_a_listening_socket_that_outlives_one_of_them(
             return int(answer.read())
 
     await eventually(lambda: len(children(supervisord)) == 2)
-    os.kill(ask(), signal.SIGKILL)
+    killed = ask()
+    os.kill(killed, signal.SIGKILL)
+    # Until it is gone it may still take a connection with it.
+    await eventually(lambda: not psutil.pid_exists(killed))
     # Not one connection is refused while the killed copy is away.
     assert ask() in {child.pid for child in children(supervisord)}
 

@@ -1,0 +1,32 @@
+"""The length checks."""
+
+from __future__ import annotations
+
+import pytest
+
+from inference.backends.limits import check_lengths
+from inference.errors import ErrorCode, TandemError
+
+
+def test_it_accepts_what_fits_exactly() -> None:
+    check_lengths(prompt_tokens=60, max_tokens=40, context_tokens=100)
+
+
+@pytest.mark.parametrize("prompt_tokens", [100, 101])
+def test_it_refuses_a_prompt_that_leaves_no_room(prompt_tokens: int) -> None:
+    with pytest.raises(TandemError) as caught:
+        check_lengths(prompt_tokens=prompt_tokens, max_tokens=1, context_tokens=100)
+
+    assert caught.value.code is ErrorCode.PROMPT_TOO_LONG
+    assert caught.value.message == f"prompt is too long: {prompt_tokens} tokens > 100 maximum"
+
+
+def test_it_refuses_an_answer_that_does_not_fit() -> None:
+    with pytest.raises(TandemError) as caught:
+        check_lengths(prompt_tokens=60, max_tokens=41, context_tokens=100)
+
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert caught.value.message == (
+        "input length and `max_tokens` exceed context limit: 60 + 41 > 100, "
+        "decrease input length or `max_tokens` and try again"
+    )
