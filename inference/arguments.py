@@ -20,9 +20,8 @@ MAX_DEPTH = 100
 """Objects and arrays inside one another; deeper ones are taken for a model that runs in circles."""
 
 # Whole numbers end at a thousand digits: Python's own reader gives up at 4,300.
-_TOKEN = re.compile(
-    r'[ \t\n\r]*([{}\[\],:"]|-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)'
-)
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,999})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+_TOKEN = re.compile(rf'[ \t\n\r]*([{{}}\[\],:"]|{_NUMBER}|true|false|null)')
 _WORD = re.compile(r"[ \t\n\r]*[-+.0-9A-Za-z]*")
 _CUT_WORD = re.compile(r"[ \t\n\r]*(?:-?(?:[0-9][0-9.eE+-]*)?|t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?)")
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')

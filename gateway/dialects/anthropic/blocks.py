@@ -97,15 +97,11 @@ class RedactedThinkingBlock(Wire):
     type: Literal["redacted_thinking"]
 
 
+SystemBlock = Annotated[Annotated[TextBlock, Tag(tag("block", "text"))], by_type("block", "text")]
 TextBlocks = Annotated[
-    list[
-        Annotated[
-            Annotated[TextBlock, Tag(tag("block", "text"))],
-            by_type("block", "text"),
-        ]
-    ],
+    list[SystemBlock],
     Field(fail_fast=True),
-    BeforeValidator(_as_blocks),
+    BeforeValidator(_as_blocks, json_schema_input_type=str | list[SystemBlock]),
 ]
 
 ResultBlock = Annotated[
@@ -116,14 +112,19 @@ ResultBlock = Annotated[
 ]
 
 
+ResultBlocks = Annotated[
+    list[ResultBlock],
+    Field(fail_fast=True),
+    BeforeValidator(_as_blocks, json_schema_input_type=str | list[ResultBlock]),
+]
+
+
 class ToolResultBlock(_Markable):
     """What a call came to. A tool may have nothing to say."""
 
     type: Literal["tool_result"]
     tool_use_id: Annotated[str, Field(min_length=1)]
-    content: (
-        Annotated[list[ResultBlock], Field(fail_fast=True), BeforeValidator(_as_blocks)] | None
-    ) = None
+    content: ResultBlocks | None = None
     is_error: bool | None = None
 
 
@@ -137,7 +138,11 @@ MessageBlock = Annotated[
     by_type("block", "text"),
 ]
 
-MessageBlocks = Annotated[list[MessageBlock], Field(fail_fast=True), BeforeValidator(_as_blocks)]
+MessageBlocks = Annotated[
+    list[MessageBlock],
+    Field(fail_fast=True),
+    BeforeValidator(_as_blocks, json_schema_input_type=str | list[MessageBlock]),
+]
 
 
 class InputMessage(Wire):

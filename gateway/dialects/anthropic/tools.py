@@ -111,7 +111,11 @@ def _as_choice(value: Any) -> Any:
     return choice
 
 
-AnyToolChoice = Annotated[ToolChoiceBody, BeforeValidator(_as_choice)]
+# OpenAI's forced function has the choice's name inside `function`.
+AnyToolChoice = Annotated[
+    ToolChoiceBody,
+    BeforeValidator(_as_choice, json_schema_input_type=str | dict[str, Any]),
+]
 
 
 def callable_tools(tools: Sequence[AnyTool] | None) -> Iterator[ClientTool | FunctionTool]:

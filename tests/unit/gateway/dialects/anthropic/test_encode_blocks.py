@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from typing import Any
 
 import anthropic
 import httpx2
-import pytest
+from anthropic.types import MessageParam
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from inference.events import (
 )
 from inference.fold import fold
 
+ASK: list[MessageParam] = [{"role": "user", "content": "hi"}]
 CALL_ID = "0f8a1c2e-0000-4000-8000-00000000000a"
 USAGE = Usage(
     prompt_tokens=100, cached_tokens=60, cache_written_tokens=30, output_tokens=9, thinking_tokens=4
@@ -44,7 +46,7 @@ def stream_of(events: list[Event]) -> bytes:
     return b"".join(map(stream.feed, events))
 
 
-def frames(events: list[Event]) -> list[dict[str, object]]:
+def frames(events: list[Event]) -> list[dict[str, Any]]:
     records = stream_of(events).decode().removesuffix("\n\n").split("\n\n")
     return [json.loads(record.partition("data: ")[2]) for record in records]
 
@@ -64,7 +66,7 @@ def told(events: list[Event]) -> list[tuple[object, ...]]:
 
 
 async def whole(events: list[Event]) -> bytes:
-    async def feed() -> Iterator[Event]:  # type: ignore[misc]
+    async def feed() -> AsyncIterator[Event]:
         for event in events:
             yield event
 
@@ -82,29 +84,33 @@ def client_of(content: bytes, content_type: str) -> anthropic.Anthropic:
     )
 
 
-def folded(events: list[Event], *, beta: bool = False) -> dict[str, object]:
-    with client_of(stream_of(events), "text/event-stream") as client:
-        messages = client.beta.messages if beta else client.messages
-        ask = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
-        with messages.stream(**ask) as answer:
-            return shown(answer.get_final_message())
+def folded(events: list[Event]) -> dict[str, Any]:
+    with (
+        client_of(stream_of(events), "text/event-stream") as client,
+        client.messages.stream(model="m", max_tokens=9, messages=ASK) as answer,
+    ):
+        return shown(answer.get_final_message())
 
 
-def read(body: bytes) -> dict[str, object]:
+def folded_by_beta(events: list[Event]) -> dict[str, Any]:
+    with (
+        client_of(stream_of(events), "text/event-stream") as client,
+        client.beta.messages.stream(
+            model="m", max_tokens=9, messages=[{"role": "user", "content": "hi"}]
+        ) as answer,
+    ):
+        return shown(answer.get_final_message())
+
+
+def read(body: bytes) -> dict[str, Any]:
     with client_of(body, "application/json") as client:
-        return shown(
-            client.messages.create(
-                model="m", max_tokens=9, messages=[{"role": "user", "content": "hi"}]
-            )
-        )
+        return shown(client.messages.create(model="m", max_tokens=9, messages=ASK))
 
 
-def shown(answer: anthropic.BaseModel) -> dict[str, object]:
+def shown(answer: anthropic.BaseModel) -> dict[str, Any]:
     """Leave out what the SDK does not take over from `message_delta`."""
-    fields = answer.to_dict()
-    usage = fields["usage"]
-    assert isinstance(usage, dict)
-    usage.pop("cache_creation", None)
+    fields: dict[str, Any] = answer.to_dict()
+    fields["usage"].pop("cache_creation", None)
     return fields
 
 
@@ -154,7 +160,6 @@ def test_bug_05_arguments_stream_as_they_come_and_none_are_an_empty_object() -> 
 
 def test_bug_06_and_08_the_first_frame_is_a_full_message() -> None:
     start = frames(run_of())[0]["message"]
-    assert isinstance(start, dict)
     assert (start["type"], start["role"], start["content"]) == ("message", "assistant", [])
     assert start["usage"] == {
         "input_tokens": 100,
@@ -189,7 +194,7 @@ async def test_bug_09_a_call_has_its_own_id_and_no_empty_text_beside_it() -> Non
 
 async def test_bug_11_a_matched_stop_sequence_is_told_in_both_forms() -> None:
     end = Finished(reason=FinishReason.STOP_SEQUENCE, usage=USAGE, stop_sequence="END")
-    events = [Started(100), TextDelta("a"), end]
+    events: list[Event] = [Started(100), TextDelta("a"), end]
     for answer in (folded(events), read(await whole(events))):
         assert (answer["stop_reason"], answer["stop_sequence"]) == ("stop_sequence", "END")
 
@@ -203,7 +208,7 @@ async def test_bug_64_and_65_a_call_is_a_block_and_the_reason_says_so() -> None:
     events = run_of(TextDelta("I look."), *call('{"a": 1}'))
     for answer in (folded(events), read(await whole(events))):
         assert answer["stop_reason"] == "tool_use"
-        assert [block["type"] for block in answer["content"]] == ["text", "tool_use"]  # type: ignore[attr-defined]
+        assert [block["type"] for block in answer["content"]] == ["text", "tool_use"]
 
 
 async def test_the_whole_message_has_the_arguments_as_the_model_wrote_them() -> None:
@@ -227,8 +232,7 @@ async def test_a_prewarmed_cache_is_an_answer_without_content_that_reached_its_l
 
 def test_the_beta_client_folds_the_same() -> None:
     events = run_of(ThinkingDelta("a"), TextDelta("b"), *call('{"x":', " [1]}"))
-    stable, beta = folded(events), folded(events, beta=True)
-    assert beta["content"] == stable["content"]
+    assert folded_by_beta(events)["content"] == folded(events)["content"]
 
 
 def cut(text: str, sizes: list[int]) -> list[str]:
@@ -259,7 +263,6 @@ def deltas(parts: list[tuple[type, str]], sizes: list[int]) -> list[Event]:
     return events
 
 
-@pytest.mark.filterwarnings("ignore:The model .* is deprecated")
 @settings(deadline=None, max_examples=60)
 @given(parts=PARTS, sizes=SIZES)
 async def test_any_cut_of_the_events_folds_into_the_whole_message(

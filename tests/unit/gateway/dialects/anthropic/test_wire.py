@@ -280,3 +280,10 @@ def test_it_reports_a_wrong_field_before_an_unknown_one() -> None:
 
 def test_ignored_names_cannot_break_out_of_a_header() -> None:
     assert ignored_header(("a", "b\r\nx: y", "é")) == b"a, b%0D%0Ax%3A%20y, %C3%A9"
+
+
+def test_the_published_schema_takes_strings_where_the_parser_does() -> None:
+    schema = MessagesBody.model_json_schema()
+    content = schema["$defs"]["InputMessage"]["properties"]["content"]
+    assert {"type": "string"} in content["anyOf"]
+    assert {"type": "string"} in schema["properties"]["tool_choice"]["anyOf"]
