@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gateway.dialects.anthropic.consumers import MessagesConsumer, ModelConsumer, ModelsConsumer
+from gateway.dialects.anthropic.consumers import (
+    CountTokensConsumer,
+    MessagesConsumer,
+    ModelConsumer,
+    ModelsConsumer,
+)
 from gateway.health import Alive, Ready
 from gateway.http.consumer import ApiConsumer, NotFound
 from gateway.metrics import Metrics
@@ -20,6 +25,7 @@ class Route(NamedTuple):
 
 ROUTES = (
     Route("/v1/messages", MessagesConsumer),
+    Route("/v1/messages/count_tokens", CountTokensConsumer),
     Route("/v1/models", ModelsConsumer),
     Route("/v1/models/{model}", ModelConsumer),
     Route("/healthz", Alive),

@@ -9,6 +9,7 @@ from django.conf import settings
 
 from gateway.config import Config
 from gateway.directory import Directory
+from gateway.images.loader import ImageLoader
 from inference.collector import tune_collector
 from inference.transport.dispatcher import Dispatcher
 from inference.transport.options import TransportOptions
@@ -21,6 +22,7 @@ class Services:
         self.config = config
         self.directory = Directory(transport.redis_url, transport.prefix)
         self.dispatcher = Dispatcher(transport)
+        self.images = ImageLoader(config)
         self._secret = settings.SECRET_KEY.encode()
         self._starting: asyncio.Task[None] | None = None
         self._started = False
@@ -51,3 +53,4 @@ class Services:
         if self._started:
             await self.dispatcher.stop()
             await self.directory.stop()
+            await self.images.close()

@@ -20,7 +20,7 @@ from inference.catalogue import ModelEntry
 from inference.engine.canary import run_canary
 from inference.engine.heart import Heart
 from inference.errors import ErrorCode, TandemError
-from inference.events import Event, Failed
+from inference.events import Event, Failed, Finished, FinishReason, Usage
 from inference.request import Lane
 from inference.transport.connection import Unreachable, connect
 from inference.transport.frames import EngineReport, EngineState, Frame, QueueEntry
@@ -67,8 +67,16 @@ class EngineHost:
         self._keys = Keys(options.prefix)
         self._client = connect(options.redis_url)
         self._admission = Admission(backend.capacity)
+        reader = connect(options.redis_url)
         self._intake = Intake(
-            connect(options.redis_url), self._client, self._keys, self.engine_id, entry.id
+            reader,
+            self._client,
+            self._keys,
+            self.engine_id,
+            self._keys.queue(entry.id, Lane.REALTIME),
+        )
+        self._counts = Intake(
+            reader, self._client, self._keys, self.engine_id, self._keys.counts(entry.id)
         )
         self._outbox = Outbox(self._client, self._keys, self._gateway_gone)
         # By request and attempt: an attempt may come while the one before it still ends here.
@@ -140,6 +148,7 @@ class EngineHost:
         workers = [
             asyncio.create_task(self._outbox.run()),
             asyncio.create_task(self._take_for_ever()),
+            asyncio.create_task(self._count_for_ever()),
             asyncio.create_task(self._cancel_for_ever()),
             asyncio.create_task(self._guard_for_ever()),
         ]
@@ -151,7 +160,9 @@ class EngineHost:
             for worker in done.difference({stopping}):
                 # Only the guard returns, and only when the engine has failed.
                 worker.result()
+            # Nothing new is taken.
             workers[1].cancel()
+            workers[2].cancel()
             if self._stop.is_set():
                 self._change_state(EngineState.DRAINING)
                 await self._drain(DRAIN_S)
@@ -236,9 +247,11 @@ class EngineHost:
             raise
 
     def _say(self, running: _Running, event: Event) -> None:
-        entry = running.entry
-        frame = Frame(entry.request.id, entry.attempt, self.engine_id, running.next_seq, event)
+        self._put(running.entry, running.next_seq, event)
         running.next_seq += 1
+
+    def _put(self, entry: QueueEntry, seq: int, event: Event) -> None:
+        frame = Frame(entry.request.id, entry.attempt, self.engine_id, seq, event)
         self._outbox.put(entry.gateway_id, frame)
 
     def _abort(self, running: _Running, farewell: Failed | None = None) -> None:
@@ -246,6 +259,24 @@ class EngineHost:
         if not running.task.cancelling():
             running.farewell = farewell
             running.task.cancel()
+
+    async def _count_for_ever(self) -> None:
+        """Count prompts' tokens, one after another and beside whatever is generated."""
+        while True:
+            if taken := await self._counts.take():
+                await self._count(*taken)
+
+    async def _count(self, entry_id: bytes, entry: QueueEntry) -> None:
+        if not await self._counts.confirm(entry_id, entry):
+            self._put(entry, 1, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
+            return
+        try:
+            tokens = await self._backend.count(entry.request)
+        except TandemError as error:
+            self._put(entry, 1, Failed(code=error.code, message=error.message))
+            return
+        usage = Usage(prompt_tokens=tokens, cached_tokens=0, output_tokens=0)
+        self._put(entry, 1, Finished(reason=FinishReason.END, usage=usage))
 
     async def _cancel_for_ever(self) -> None:
         async for cancel in self._intake.cancels():

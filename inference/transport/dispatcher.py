@@ -14,6 +14,7 @@ import uuid_utils
 from redis.exceptions import ResponseError
 
 from inference.errors import ErrorCode, TandemError
+from inference.fold import fold
 from inference.request import GenerationRequest
 from inference.transport.connection import RETRY_AFTER_S, Unreachable, connect
 from inference.transport.engines import EngineView
@@ -103,9 +104,25 @@ class Dispatcher:
         Raises `TandemError`: NO_ENGINE at once if nothing serves the model, OVERLOADED if
         `max_waiting` requests wait already, UNAVAILABLE if Redis does not come back in time.
         """
+        queue = self._keys.queue(request.model, request.lane)
+        return await self._submit(Run(request, queue, self._closed), max_waiting)
+
+    async def count(self, request: GenerationRequest, *, max_waiting: int) -> int:
+        """Return how many tokens the prompt has, by the model's own tokenizer and template.
+
+        Raises `TandemError` as `submit` does, or with what is wrong with the request.
+        """
+        run = Run(request, self._keys.counts(request.model), self._closed)
+        await self._submit(run, max_waiting)
+        try:
+            return (await fold(run)).finished.usage.prompt_tokens
+        finally:
+            run.close()
+
+    async def _submit(self, run: Run, max_waiting: int) -> Run:
+        request = run.request
         if not self.engines.ready(request.model):
             raise self._no_engine(request.model)
-        run = Run(request, self._closed)
         self._runs[request.id] = run
         putting = self._spawn(self._put(run, max_waiting))
         try:
@@ -117,7 +134,7 @@ class Dispatcher:
             raise
         if not queued:
             run.close()
-            raise await self._overloaded(request)
+            raise await self._overloaded(run)
         if not run.ended:
             run.timer = asyncio.get_running_loop().call_later(
                 max(0.0, request.deadline_s - time.time()), self._expire, run
@@ -137,20 +154,18 @@ class Dispatcher:
         message = f"model '{model}' cannot be served right now: {reason}"
         return TandemError(ErrorCode.NO_ENGINE, message, retry_after_s=5)
 
-    async def _overloaded(self, request: GenerationRequest) -> TandemError:
-        waiting = await self._client.xlen(self._keys.queue(request.model, request.lane))
-        capacity = sum(report.capacity for report in self.engines.ready(request.model)) or 1
+    async def _overloaded(self, run: Run) -> TandemError:
+        model = run.request.model
+        waiting = await self._client.xlen(run.queue)
+        capacity = sum(report.capacity for report in self.engines.ready(model)) or 1
         wait_s = min(60.0, max(1.0, waiting / capacity * self._mean_run_s))
-        message = f"model '{request.model}' is overloaded: {waiting} requests are waiting already"
+        message = f"model '{model}' is overloaded: {waiting} requests are waiting already"
         return TandemError(ErrorCode.OVERLOADED, message, retry_after_s=wait_s)
 
     async def _put(self, run: Run, limit: int) -> bool:
         """Add the request to its queue. Return whether there was room."""
         entry = QueueEntry(gateway_id=self.gateway_id, attempt=run.attempt, request=run.request)
-        keys = [
-            self._keys.queue(run.request.model, run.request.lane),
-            self._keys.gateway(self.gateway_id),
-        ]
+        keys = [run.queue, self._keys.gateway(self.gateway_id)]
         arguments: list[int | bytes] = [limit, encode(entry), self._options.heartbeat_ttl_ms]
         give_up_s = time.monotonic() + self._options.enqueue_wait_s
         while True:
@@ -220,7 +235,6 @@ class Dispatcher:
         if run.engine_id is not None:
             self._cancel(run.engine_id, run.request.id, run.attempt)
         elif run.entry_id is not None:
-            queue = self._keys.queue(run.request.model, run.request.lane)
             self._spawn(self._insist(partial(self._client.xdel, queue, run.entry_id)))
 
     def _expire(self, run: Run) -> None:

@@ -14,7 +14,6 @@ import msgspec
 import redis.asyncio
 from redis.exceptions import ResponseError
 
-from inference.request import Lane
 from inference.transport.connection import RETRY_AFTER_S, Unreachable, is_missing_group
 from inference.transport.frames import (
     Accepted,
@@ -36,7 +35,7 @@ _CLAIM_EVERY_S = 1.0
 
 
 class Intake:
-    """One engine's reading end of one model's realtime queue."""
+    """One engine's reading end of one of its model's queues."""
 
     def __init__(
         self,
@@ -44,13 +43,13 @@ class Intake:
         client: redis.asyncio.Redis,
         keys: Keys,
         engine_id: str,
-        model: str,
+        queue: str,
     ) -> None:
         self._reader = reader
         self._client = client
         self._keys = keys
         self._engine_id = engine_id
-        self._queue = keys.queue(model, Lane.REALTIME)
+        self._queue = queue
         self._control = keys.control(engine_id)
         self._claim_at_s = 0.0
 

@@ -18,6 +18,10 @@ class Keys:
         """The stream of requests that wait for an engine of this model."""
         return f"{self._prefix}:queue:{model}:{lane}"
 
+    def counts(self, model: str) -> str:
+        """The stream of prompts whose tokens are to be counted; it needs no permit."""
+        return f"{self._prefix}:counts:{model}"
+
     def reply(self, gateway_id: str) -> str:
         """The stream of events on their way to this gateway process."""
         return f"{self._prefix}:reply:{gateway_id}"

@@ -32,8 +32,11 @@ class Run:
     `time.monotonic`, in seconds; `end` stays None when the caller left early.
     """
 
-    def __init__(self, request: GenerationRequest, on_close: Callable[[Run], None]) -> None:
+    def __init__(
+        self, request: GenerationRequest, queue: str, on_close: Callable[[Run], None]
+    ) -> None:
         self.request = request
+        self.queue = queue
         self.attempt = 0
         self.engine_id: str | None = None
         self.entry_id: bytes | None = None

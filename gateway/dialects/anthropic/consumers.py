@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from typing import Any
 
 from gateway.dialects.anthropic.encode import PING, MessageStream, failure, message
 from gateway.dialects.anthropic.models import decode_page, render_list, render_model
-from gateway.dialects.anthropic.parse import ParseContext, to_request
-from gateway.dialects.anthropic.wire import DecodedMessages, decode_messages, ignored_header
+from gateway.dialects.anthropic.parse import ParseContext, image_sources, to_request
+from gateway.dialects.anthropic.wire import (
+    DecodedMessages,
+    MessagesBody,
+    UnknownFields,
+    decode_count,
+    decode_messages,
+    ignored_header,
+)
 from gateway.errors import Header
 from gateway.http.body import check_content_encoding, check_content_type, decode_object
 from gateway.http.consumer import ApiConsumer
@@ -17,19 +26,26 @@ from gateway.http.request import ApiRequest
 from gateway.http.slow_reader import SlowReader
 from gateway.http.sse import COMMENT, STREAM_HEADERS, Quiet
 from gateway.metrics import count_run
+from gateway.services import Services
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Failed, Finished
 from inference.fold import fold
+from inference.request import GenerationRequest
 from inference.transport.run import Run
 
 logger = logging.getLogger(__name__)
 
+Decode = Callable[[dict[str, Any], UnknownFields], DecodedMessages]
 _LARGE_BODY_BYTES = 256 * 1024
 
 
 class AnthropicConsumer(ApiConsumer):
     """What the consumers of this dialect share."""
+
+    def __init__(self, services: Services, **arguments: str) -> None:
+        super().__init__(services, **arguments)
+        self.extra_headers: list[Header] = []
 
     def find_model(self, name: str) -> ModelEntry:
         """Return the catalogue's entry. Raises MODEL_NOT_FOUND."""
@@ -39,50 +55,75 @@ class AnthropicConsumer(ApiConsumer):
         return entry
 
 
-class MessagesConsumer(AnthropicConsumer):
-    """`POST /v1/messages`."""
+class PromptConsumer(AnthropicConsumer):
+    """What the two calls that send a prompt share: reading it into a canonical request."""
 
     methods = ("POST",)
 
-    async def handle(self, request: ApiRequest) -> None:
-        """Check everything, then queue the request and relay its answer."""
-        check_content_type(request.header(b"content-type"))
-        check_content_encoding(request.header(b"content-encoding"))
-        config = self.services.config
-        body, ignored = await self._decode(request.body)
+    async def read(self, decode: Decode) -> tuple[MessagesBody, ModelEntry, GenerationRequest]:
+        """Check and translate the body, images fetched. Raises `TandemError` for what is wrong."""
+        check_content_type(self.request.header(b"content-type"))
+        check_content_encoding(self.request.header(b"content-encoding"))
+        body, ignored = await self._decode(decode)
+        if ignored:
+            self.extra_headers.append((b"tandem-ignored-fields", ignored_header(ignored)))
         entry = self.find_model(body.model)
         context = ParseContext(
-            request_id=request.id,
+            request_id=self.request.id,
             model=entry.id,
-            deadline_s=time.time() + config.REQUEST_TIMEOUT_S,
+            deadline_s=time.time() + self.services.config.REQUEST_TIMEOUT_S,
             cache_salt=self.services.cache_salt(self.principal.team_id),
+            vision=entry.vision,
+            images_without_vision=entry.images_without_vision,
+            reasoning=entry.reasoning,
         )
-        headers = [(b"tandem-ignored-fields", ignored_header(ignored))] if ignored else []
-        run = await self.services.dispatcher.submit(
-            to_request(body, context), max_waiting=entry.max_waiting
-        )
+        # A model that sees nothing gets a note instead, and nothing is fetched for it.
+        sources = image_sources(body) if entry.vision else []
+        images = await self.services.images.load(sources) if sources else []
+        return body, entry, to_request(body, context, images)
+
+    async def _decode(self, decode: Decode) -> DecodedMessages:
+        raw, unknown = self.request.body, self.services.config.UNKNOWN_FIELDS
+
+        def read() -> DecodedMessages:
+            return decode(decode_object(raw), unknown)
+
+        # A huge body must not hold up every other stream while it is checked.
+        return await asyncio.to_thread(read) if len(raw) > _LARGE_BODY_BYTES else read()
+
+
+class CountTokensConsumer(PromptConsumer):
+    """`POST /v1/messages/count_tokens`: needs an engine's tokenizer, but none of its slots."""
+
+    async def handle(self, request: ApiRequest) -> None:
+        """Answer with the whole prompt's tokens, template, tools and images included."""
+        _, entry, prompt = await self.read(decode_count)
+        tokens = await self.services.dispatcher.count(prompt, max_waiting=entry.max_waiting)
+        await self.respond_json(b'{"input_tokens":%d}' % tokens, self.extra_headers)
+
+
+class MessagesConsumer(PromptConsumer):
+    """`POST /v1/messages`."""
+
+    async def handle(self, request: ApiRequest) -> None:
+        """Check everything, then queue the request and relay its answer."""
+        body, entry, prompt = await self.read(decode_messages)
+        run = await self.services.dispatcher.submit(prompt, max_waiting=entry.max_waiting)
         try:
             if body.stream:
-                await self._stream(run, headers)
+                await self._stream(run)
             else:
-                answer = await fold(run)
-                await self.respond_json(message(answer, self._message_id, entry.id), headers)
+                answer = message(await fold(run), self._message_id, entry.id)
+                await self.respond_json(answer, self.extra_headers)
         finally:
             run.close()
             count_run("anthropic", run)
-
-    async def _decode(self, raw: bytes) -> DecodedMessages:
-        def decode() -> DecodedMessages:
-            return decode_messages(decode_object(raw), self.services.config.UNKNOWN_FIELDS)
-
-        # A huge body must not hold up every other stream while it is checked.
-        return await asyncio.to_thread(decode) if len(raw) > _LARGE_BODY_BYTES else decode()
 
     @property
     def _message_id(self) -> str:
         return f"msg_{self.request.id}"
 
-    async def _stream(self, run: Run, headers: list[Header]) -> None:
+    async def _stream(self, run: Run) -> None:
         public_id = self.request.public_id
         encoder = MessageStream(self._message_id, run.request.model, public_id)
         reader = SlowReader(self.base_send, self.services.config.STREAM_BUFFER_BYTES)
@@ -97,7 +138,7 @@ class MessagesConsumer(AnthropicConsumer):
                         # Nothing was sent: it still can be a plain HTTP error.
                         raise TandemError(events[0].code, events[0].message)
                     identity = (b"request-id", public_id.encode())
-                    await self.start(200, [*STREAM_HEADERS, identity, *headers])
+                    await self.start(200, [*STREAM_HEADERS, identity, *self.extra_headers])
                 begun = begun or bool(events)
                 # No ping before `message_start`: some clients take the first event for it.
                 data = b"".join(map(encoder.feed, events)) or (PING if begun else COMMENT)

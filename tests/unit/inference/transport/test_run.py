@@ -22,7 +22,7 @@ def make_run(closed: list[Run] | None = None) -> Run:
         sampling=Sampling(max_tokens=1),
         deadline_s=0,
     )
-    return Run(request, on_close=(closed if closed is not None else []).append)
+    return Run(request, "queue", on_close=(closed if closed is not None else []).append)
 
 
 def frame(seq: int, body: Accepted | Event, attempt: int = 0, engine: str = "e1") -> Frame:
