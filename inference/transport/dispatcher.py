@@ -235,7 +235,7 @@ class Dispatcher:
         if run.engine_id is not None:
             self._cancel(run.engine_id, run.request.id, run.attempt)
         elif run.entry_id is not None:
-            self._spawn(self._insist(partial(self._client.xdel, queue, run.entry_id)))
+            self._spawn(self._insist(partial(self._client.xdel, run.queue, run.entry_id)))
 
     def _expire(self, run: Run) -> None:
         if not run.ended:
