@@ -41,6 +41,9 @@ def register_default_model() -> None:
             "weights": DEFAULT_MODEL,
             "context_tokens": 8192,
             "capacity": 32,
+            # Its chat template knows no tools.
+            "tool_parser": "hermes",
+            "describe_tools": True,
             "engine_options": {"dtype": "float32", "kv_cache_gib": 2},
             "canary_prompt": "What is the capital of France?",
             "canary_expect": "Paris",

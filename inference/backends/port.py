@@ -36,7 +36,14 @@ class Backend(Protocol):
         """Run one request. Closing the generator, or cancelling its task, aborts it at once.
 
         Yields `Started` when the prompt is tokenized, and ends with one `Finished` or `Failed`.
+        With `max_tokens` 0, the prompt is put into the cache and nothing is answered.
         A fault of the request or of the engine is a `Failed` event; nothing is raised.
+        """
+
+    async def count(self, request: GenerationRequest) -> int:
+        """Return the tokens of the request's prompt: what `Started` would say of it.
+
+        Takes no slot. A prompt far beyond the context is estimated. Raises `TandemError`.
         """
 
     def stats(self) -> BackendStats:

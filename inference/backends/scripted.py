@@ -13,35 +13,69 @@ import os
 import re
 import signal
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
 from itertools import chain, cycle, islice
 from typing import Any
 
 import msgspec
 
+from inference.backends.answers import Blocks
 from inference.backends.limits import check_lengths
+from inference.backends.marks import marked_prefix
 from inference.backends.port import BackendStats
+from inference.backends.schemas import check_size
 from inference.backends.stops import StopFilter
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
-from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta, Usage
-from inference.request import GenerationRequest, Role
+from inference.events import (
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Started,
+    ThinkingDelta,
+    Usage,
+)
+from inference.request import (
+    GenerationRequest,
+    ImagePart,
+    Part,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 
 _DIRECTIVE = "script:"
 _CHARS_PER_TOKEN = 4
 _TOKEN = re.compile(r"\s*\S+|\s+$")
 
 
+class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of a tool: its arguments in the pieces that a model would write, each a token."""
+
+    name: str
+    arguments: tuple[str, ...] = ("{}",)
+
+
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one request plays. A token is a word with the space before it.
 
-    `tokens` is the answer's length, made by repeating or cutting `text`; None plays it once.
-    `echo` answers with the last user message instead. Delays are in seconds: before `Started`,
-    before the first token, and between tokens. A fault strikes before the token of that index:
-    `fail_at` ends the run, `hang_at` never goes on, `die_at` kills the process.
+    `thinking` comes first, then `text`, then `tool_calls`. `tokens` is the length of the text,
+    made by repeating or cutting it; None plays it once. `echo` answers with the last user message
+    instead. `cached_tokens` is how much of the prompt was found in the cache. Delays are in
+    seconds: before `Started`, before the first token, and between tokens. A fault strikes before
+    the token of that index: `fail_at` ends the run, `hang_at` never goes on, `die_at` kills the
+    process.
     """
 
+    thinking: str = ""
     text: str = "All work and no play makes Jack a dull boy."
+    tool_calls: tuple[ScriptedCall, ...] = ()
     tokens: int | None = None
+    cached_tokens: int = 0
     echo: bool = False
     start_delay_s: float = 0
     first_token_delay_s: float = 0
@@ -49,6 +83,21 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     fail_at: int | None = None
     hang_at: int | None = None
     die_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedFunction:
+    name: str | None
+    arguments: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedCall:
+    index: int
+    function: _ParsedFunction
+
+
+_Token = str | ThinkingDelta | _ParsedCall
 
 
 class ScriptedBackend:
@@ -91,6 +140,10 @@ class ScriptedBackend:
         finally:
             self._running -= 1
 
+    async def count(self, request: GenerationRequest) -> int:
+        """Count the prompt's tokens, as the port says."""
+        return _count(request)
+
     def stats(self) -> BackendStats:
         """Requests being played, and tokens played so far."""
         return BackendStats(running=self._running, waiting=0, kv_use=None, progress=self._progress)
@@ -117,26 +170,34 @@ class ScriptedBackend:
     async def _play(
         self, script: Script, request: GenerationRequest, prompt_tokens: int
     ) -> AsyncGenerator[Event]:
-        stops = StopFilter(request.sampling.stop)
-        reason = FinishReason.END
-        played = 0
+        answer = _Playing(request)
+        reason: FinishReason | None = None
         for token in _tokens(script):
-            if played == request.sampling.max_tokens:
+            if answer.tokens == request.sampling.max_tokens:
                 reason = FinishReason.LENGTH
                 break
-            await self._pause(script, played)
-            _strike(script, played)
-            played += 1
+            await self._pause(script, answer.tokens)
+            _strike(script, answer.tokens)
             self._progress += 1
-            if text := stops.push(token):
-                yield TextDelta(text)
-            if stops.matched is not None:
-                reason = FinishReason.STOP_SEQUENCE
+            for event in answer.add(token):
+                yield event
+            if answer.is_over():
                 break
-        if text := stops.flush():
-            yield TextDelta(text)
-        usage = Usage(prompt_tokens=prompt_tokens, cached_tokens=0, output_tokens=played)
-        yield Finished(reason=reason, usage=usage, stop_sequence=stops.matched)
+        for event in answer.end():
+            yield event
+        cached_tokens = min(script.cached_tokens, prompt_tokens)
+        prefix = marked_prefix(request)
+        marked_tokens = 0 if prefix is None else min(_count(prefix), prompt_tokens)
+        usage = Usage(
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
+            output_tokens=answer.tokens,
+            cache_written_tokens=max(0, marked_tokens - cached_tokens),
+            thinking_tokens=answer.thinking_tokens,
+        )
+        yield Finished(
+            reason=reason or answer.reason(), usage=usage, stop_sequence=answer.stop_sequence
+        )
 
     async def _pause(self, script: Script, played: int) -> None:
         if played == script.hang_at:
@@ -179,7 +240,61 @@ def _strike(script: Script, played: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _tokens(script: Script) -> Iterator[str]:
+class _Playing:
+    """What was played so far of one answer."""
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self.tokens = 0
+        self.thinking_tokens = 0
+        self._stops = StopFilter(request.sampling.stop)
+        self._blocks = Blocks(one_call=not request.tool_choice.parallel)
+
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop text that the answer ran into."""
+        return self._stops.matched
+
+    def is_over(self) -> bool:
+        """Say whether the rest of the script is not wanted."""
+        return self._stops.matched is not None or self._blocks.full
+
+    def reason(self) -> FinishReason:
+        """Say why an answer ended that was not cut."""
+        if self._stops.matched is not None:
+            return FinishReason.STOP_SEQUENCE
+        return FinishReason.TOOL_USE if self._blocks.called else FinishReason.END
+
+    def add(self, token: _Token) -> Iterator[Delta]:
+        """Play one token."""
+        self.tokens += 1
+        match token:
+            case str(text):
+                if shown := self._stops.push(text):
+                    yield from self._blocks.add_text(shown)
+            case ThinkingDelta():
+                self.thinking_tokens += 1
+                yield token
+            case _ParsedCall():
+                if held := self._stops.flush():
+                    yield from self._blocks.add_text(held)
+                yield from self._blocks.add_call(token)
+
+    def end(self) -> Iterator[Delta]:
+        """Play what was held back."""
+        if held := self._stops.flush():
+            yield from self._blocks.add_text(held)
+        yield from self._blocks.end()
+
+
+def _tokens(script: Script) -> Iterator[_Token]:
+    yield from map(ThinkingDelta, _TOKEN.findall(script.thinking))
+    yield from _text_tokens(script)
+    for index, call in enumerate(script.tool_calls):
+        for number, fragment in enumerate(call.arguments or ("",)):
+            yield _ParsedCall(index, _ParsedFunction(None if number else call.name, fragment))
+
+
+def _text_tokens(script: Script) -> Iterator[str]:
     words = _TOKEN.findall(script.text)
     if script.tokens is None or not words:
         return iter(words)
@@ -189,12 +304,30 @@ def _tokens(script: Script) -> Iterator[str]:
 
 
 def _last_user_text(request: GenerationRequest) -> str:
+    """Return what the user said last in words of their own, not by results of tools."""
     for message in reversed(request.messages):
-        if message.role is Role.USER:
-            return "".join(part.text for part in message.parts)
+        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+        if message.role is Role.USER and texts:
+            return "".join(texts)
     return ""
 
 
 def _count(request: GenerationRequest) -> int:
-    chars = sum(len(part.text) for message in request.messages for part in message.parts)
-    return -(-chars // _CHARS_PER_TOKEN)
+    """Count four characters, or four bytes of an image, as a token."""
+    for tool in request.tools:
+        check_size(tool.schema, f"tool '{tool.name}'")
+    tools = sum(len(msgspec.json.encode(tool)) for tool in request.tools)
+    size = tools + sum(_size(part) for message in request.messages for part in message.parts)
+    return -(-size // _CHARS_PER_TOKEN)
+
+
+def _size(part: Part) -> int:
+    match part:
+        case TextPart(text=text) | ThinkingPart(text=text):
+            return len(text)
+        case ImagePart(data=data):
+            return len(data)
+        case ToolCallPart(name=name, arguments=arguments):
+            return len(name) + len(arguments)
+        case ToolResultPart(parts=parts):
+            return sum(map(_size, parts))

@@ -9,18 +9,20 @@ import asyncio
 import logging
 import multiprocessing
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference.backends.port import BackendStats
+from inference.backends.vllm_chat import enforced_schemas, must_call
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
-from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta, Usage
+from inference.events import Event, Failed, Finished, FinishReason, Started, Usage
 from inference.request import GenerationRequest
 
 if TYPE_CHECKING:
+    from inference.backends.vllm_answers import Answer
     from inference.backends.vllm_runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -76,27 +78,20 @@ class VllmBackend:
             yield Failed(code=ErrorCode.ENGINE_FAILED, message="the engine is not running")
             return
         try:
-            prompt = await runtime.render(request)
-            yield Started(prompt_tokens=prompt.tokens)
-            output_tokens = 0
-            async with aclosing(runtime.outputs(prompt, request)) as outputs:
-                async for output in outputs:
-                    completion = output.outputs[0]
-                    output_tokens += len(completion.token_ids)
-                    if completion.text:
-                        yield TextDelta(completion.text)
-            yield _ending(
-                completion,
-                Usage(
-                    prompt_tokens=prompt.tokens,
-                    cached_tokens=output.num_cached_tokens or 0,
-                    output_tokens=output_tokens,
-                ),
-            )
+            with _explained(runtime, request):
+                async with aclosing(_run(runtime, request)) as events:
+                    async for event in events:
+                        yield event
         except TandemError as error:
             yield Failed(code=error.code, message=error.message)
-        except Exception as error:  # noqa: BLE001 - the port lets nothing out but events
-            yield runtime.failed(request, error)
+
+    async def count(self, request: GenerationRequest) -> int:
+        """Count the prompt's tokens, as the port says."""
+        runtime = self._runtime
+        if runtime is None:
+            raise TandemError(ErrorCode.ENGINE_FAILED, "the engine is not running")
+        with _explained(runtime, request):
+            return await runtime.prompts.count(request)
 
     def stats(self) -> BackendStats:
         """The engine's load as its scheduler sees it."""
@@ -135,18 +130,76 @@ async def _load(entry: ModelEntry, models_dir: Path) -> Runtime:
 
 
 def _load_blocking(entry: ModelEntry, models_dir: Path) -> Runtime:
-    from inference.backends.vllm_runtime import Runtime, engine_arguments
+    from inference.backends.vllm_runtime import Runtime
 
-    return Runtime(engine_arguments(entry, models_dir))
+    return Runtime(entry, models_dir)
 
 
-def _ending(completion: Any, usage: Usage) -> Finished | Failed:
-    match completion.finish_reason, completion.stop_reason:
+@contextmanager
+def _explained(runtime: Runtime, request: GenerationRequest) -> Iterator[None]:
+    """Turn whatever vLLM raises into a `TandemError`."""
+    try:
+        yield
+    except TandemError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the port lets nothing else out
+        raise runtime.explained(request, error) from None
+
+
+async def _run(runtime: Runtime, request: GenerationRequest) -> AsyncGenerator[Event]:
+    """Run one request. Raises whatever vLLM does."""
+    prompt = await runtime.prompts.render(request)
+    prompt_tokens = len(prompt.token_ids)
+    answer = prompt.answer
+    yield Started(prompt_tokens=prompt_tokens)
+    # Known at the end is soon enough: the first token does not wait for it.
+    marking = asyncio.ensure_future(runtime.prompts.marked_tokens(request, prompt.token_ids))
+    output_tokens = 0
+    try:
+        async with aclosing(runtime.outputs(prompt, request)) as outputs:
+            async for output in outputs:
+                completion = output.outputs[0]
+                output_tokens += len(completion.token_ids)
+                for event in answer.read(completion):
+                    yield event
+                if answer.full:
+                    break
+        is_cut = answer.is_cut()
+        for event in answer.end():
+            yield event
+        cached_tokens = output.num_cached_tokens or 0
+        usage = Usage(
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
+            output_tokens=output_tokens if request.sampling.max_tokens else 0,
+            cache_written_tokens=max(0, await marking - cached_tokens),
+            thinking_tokens=answer.thinking_tokens,
+        )
+        yield _ending(completion, usage, request, answer, is_cut=is_cut)
+    finally:
+        marking.cancel()
+
+
+def _ending(
+    completion: Any, usage: Usage, request: GenerationRequest, answer: Answer, *, is_cut: bool
+) -> Finished | Failed:
+    has_called = answer.called and not is_cut
+    # No reason: what was wanted had come, and the rest was broken off.
+    match completion.finish_reason or "stop", completion.stop_reason:
         case "length", _:
             return Finished(reason=FinishReason.LENGTH, usage=usage)
+        case "stop", _ if has_called:
+            return Finished(reason=FinishReason.TOOL_USE, usage=usage)
         case "stop", str(text):
             return Finished(reason=FinishReason.STOP_SEQUENCE, usage=usage, stop_sequence=text)
+        case "stop", _ if must_call(request) and not answer.called:
+            message = "the model called no tool, although it was told to"
+            return Failed(code=ErrorCode.ENGINE_FAILED, message=message)
+        case "error", _ if not usage.output_tokens and any(enforced_schemas(request)):
+            message = "the schema that the answer must match cannot be compiled"
+            return Failed(code=ErrorCode.INVALID_REQUEST, message=message)
         case "stop", _:
-            return Finished(reason=FinishReason.END, usage=usage)
+            reason = FinishReason.TOOL_USE if answer.called else FinishReason.END
+            return Finished(reason=reason, usage=usage)
     logger.error("vLLM ended a request with %r", completion.finish_reason)
     return Failed(code=ErrorCode.INTERNAL, message="the engine could not finish this request")

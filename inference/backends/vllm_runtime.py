@@ -10,32 +10,29 @@ import gc
 import logging
 from argparse import Namespace
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from starlette.datastructures import State
+from vllm.config import StructuredOutputsConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.exceptions import VLLMClientError
 from vllm.outputs import RequestOutput
 from vllm.platforms import current_platform
-from vllm.sampling_params import SamplingParams
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.metrics.loggers import StatLoggerBase
 
-from inference.backends.limits import check_lengths
+from inference.backends.described_tools import require_format
 from inference.backends.port import BackendStats
+from inference.backends.vllm_prompts import Prompt, Prompts
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
-from inference.events import Failed
-from inference.request import GenerationRequest, Lane, Message
+from inference.request import GenerationRequest, Lane
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +42,8 @@ _PRIORITY = {Lane.REALTIME: 0, Lane.FLEX: 1, Lane.BACKGROUND: 2, Lane.BATCH: 3}
 # vLLM's own default on a CPU is nearly all of the machine's memory.
 _CPU_KV_CACHE_GIB = 4
 
-# How much of a hopelessly long prompt is tokenized to tell how long it is.
-_SAMPLE_CHARS = 100_000
+# As many as Anthropic allows.
+_MAX_IMAGES = 100
 
 
 class _Scheduler(StatLoggerBase):  # type: ignore[misc]
@@ -74,22 +71,6 @@ class _Scheduler(StatLoggerBase):  # type: ignore[misc]
         """Nothing to say: the backend's host reports that the engine is up."""
 
 
-class _ChatRequest(ChatCompletionRequest):  # type: ignore[misc]
-    """A chat request without vLLM's length checks: ours count exactly and use other words."""
-
-    def build_tok_params(self, model_config: Any) -> Any:
-        return replace(super().build_tok_params(model_config), max_total_tokens=None)
-
-
-class Prompt:
-    """A request that is tokenized and ready for the engine."""
-
-    def __init__(self, engine_input: Any, sampling: SamplingParams, tokens: int) -> None:
-        self.engine_input = engine_input
-        self.sampling = sampling
-        self.tokens = tokens
-
-
 def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
     """Return the API server's arguments for this model. Raises `TandemError` on unknown ones.
 
@@ -104,6 +85,10 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
         # Compiling takes a minute at every start and gains little.
         options.setdefault("enforce_eager", True)
         cache_gib = cache_gib or _CPU_KV_CACHE_GIB
+    # It keeps count of what the engine has seen, which goes wrong when a request ends between.
+    options.setdefault("mm_processor_cache_gb", 0)
+    images = _MAX_IMAGES if entry.vision else 0
+    options.setdefault("limit_mm_per_prompt", {"image": images, "video": 0, "audio": 0})
     if cache_gib:
         options.setdefault("kv_cache_memory_bytes", int(cache_gib * 2**30))
     options["max_num_seqs"] = max(entry.capacity, options.get("max_num_seqs", 0))
@@ -114,6 +99,15 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
         "enable_prefix_caching": True,
         "scheduling_policy": "priority",
         "disable_log_stats": True,
+        "enable_auto_tool_choice": bool(entry.tool_parser),
+        "tool_call_parser": entry.tool_parser or None,
+        "reasoning_parser": entry.reasoning_parser,
+        "chat_template": entry.chat_template or None,
+        # An engine has one compiler of grammars: left to choose, it takes the one that the first
+        # request needs and refuses later ones, or ignores what they ask for.
+        "structured_outputs_config": StructuredOutputsConfig(backend="xgrammar"),
+        # Images come with the request; the engine fetches nothing.
+        "allowed_media_domains": ["none.invalid"],
     }
     if unknown := sorted(options.keys() - vars(args).keys()):
         raise TandemError(
@@ -127,16 +121,19 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
 class Runtime:
     """A running vLLM engine with its API server's request handling."""
 
-    def __init__(self, args: Namespace) -> None:
+    prompts: Prompts
+
+    def __init__(self, entry: ModelEntry, models_dir: Path) -> None:
         """Start the engine's processes. Blocks for many seconds: call it in a thread."""
+        if entry.describe_tools:
+            require_format(entry.id, entry.tool_parser)
         scheduler = self._scheduler = _Scheduler()
-        self._chat: Any = None
-        self._args = args
+        self._entry = entry
+        args = self._args = engine_arguments(entry, models_dir)
         self._engine = AsyncLLM.from_engine_args(
             AsyncEngineArgs.from_cli_args(args),
             stat_loggers=[lambda config, index: scheduler],
         )
-        self._context_tokens: int = args.max_model_len
         self._numbers = count()
 
     async def prepare(self) -> None:
@@ -144,7 +141,13 @@ class Runtime:
         state = State()
         tasks = await self._engine.get_supported_tasks()
         await init_app_state(self._engine, state, self._args, tasks)
-        self._chat = state.openai_serving_chat
+        reasoning = self._engine.vllm_config.reasoning_config
+        self.prompts = Prompts(
+            state.openai_serving_chat,
+            self._entry,
+            budgets=reasoning is not None and reasoning.enabled,
+        )
+        await self.prompts.learn_template()
 
     @property
     def dead(self) -> bool:
@@ -161,32 +164,6 @@ class Runtime:
             progress=self._scheduler.steps,
         )
 
-    async def render(self, request: GenerationRequest) -> Prompt:
-        """Apply the chat template and tokenize. Raises `TandemError` on a bad request."""
-        self._refuse_hopeless(request)
-        sampling = request.sampling
-        chat = _ChatRequest(
-            messages=[_message(message) for message in request.messages],
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            stop=list(sampling.stop),
-            cache_salt=request.cache_salt,
-            stream=True,
-        )
-        rendered = await self._chat.render_chat_request(chat)
-        if isinstance(rendered, ErrorResponse):
-            raise TandemError(ErrorCode.INVALID_REQUEST, rendered.error.message)
-        _, (engine_input,) = rendered
-        tokens = len(engine_input["prompt_token_ids"])
-        check_lengths(
-            prompt_tokens=tokens,
-            max_tokens=sampling.max_tokens,
-            context_tokens=self._context_tokens,
-        )
-        params = chat.to_sampling_params(sampling.max_tokens, self._chat.default_sampling_params)
-        return Prompt(engine_input, params, tokens)
-
     def outputs(self, prompt: Prompt, request: GenerationRequest) -> AsyncGenerator[RequestOutput]:
         """Run a prompt and yield what the engine makes of it. Closing aborts it at once."""
         # An attempt may follow on an aborted one: the id alone would not tell them apart.
@@ -196,17 +173,18 @@ class Runtime:
             prompt.sampling,
             request_id,
             priority=_PRIORITY[request.lane],
+            **prompt.reasoning,
         )
         return outputs
 
-    def failed(self, request: GenerationRequest, error: Exception) -> Failed:
-        """Return the event for what vLLM raised. Only a bad request's own words are shown."""
+    def explained(self, request: GenerationRequest, error: Exception) -> TandemError:
+        """Return what vLLM raised as ours. Only a bad request's own words are shown."""
         if isinstance(error, VLLMClientError):
-            return Failed(code=ErrorCode.INVALID_REQUEST, message=str(error))
+            return TandemError(ErrorCode.INVALID_REQUEST, str(error))
         if isinstance(error, EngineDeadError):
-            return Failed(code=ErrorCode.ENGINE_FAILED, message="the engine stopped working")
+            return TandemError(ErrorCode.ENGINE_FAILED, "the engine stopped working")
         logger.error("vLLM failed on request %s", request.id, exc_info=error)
-        return Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
+        return TandemError(ErrorCode.INTERNAL, "the engine could not run this request")
 
     def release(self) -> None:
         """Let go of the loop and of the requests that still run, which end with an error."""
@@ -219,30 +197,6 @@ class Runtime:
         """End the engine's processes. Blocks for up to some seconds: call it in a thread."""
         self._engine.shutdown()
         # vLLM's objects refer to each other; freed while Python exits, they complain.
-        del self._engine, self._chat
+        del self._engine
+        self.__dict__.pop("prompts", None)
         gc.collect()
-
-    def _refuse_hopeless(self, request: GenerationRequest) -> None:
-        """Refuse a prompt that cannot fit whatever its tokens, at a price that does not grow.
-
-        Tokenizing tens of megabytes would hold a core for as long as it takes. The count in the
-        message is then an estimate from the beginning of the prompt.
-        """
-        tokenizer = self._chat.renderer.tokenizer
-        text = [part.text for message in request.messages for part in message.parts]
-        chars = sum(map(len, text))
-        if chars <= self._context_tokens * tokenizer.max_chars_per_token:
-            return
-        sample = "".join(text)[:_SAMPLE_CHARS]
-        tokens = len(tokenizer.encode(sample, add_special_tokens=False)) * chars // len(sample)
-        check_lengths(
-            prompt_tokens=max(tokens, self._context_tokens + 1),
-            max_tokens=request.sampling.max_tokens,
-            context_tokens=self._context_tokens,
-        )
-
-
-def _message(message: Message) -> dict[str, Any]:
-    texts = [part.text for part in message.parts]
-    content = texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
-    return {"role": message.role.value, "content": content}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import django
@@ -59,6 +60,8 @@ def _flag(name: str, value: Any) -> list[str]:
             return [option, *map(str, value)]
         case dict():
             return [option, msgspec.json.encode(value).decode()]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [option, msgspec.json.encode(asdict(value)).decode()]
     return [option, str(value)]
 
 

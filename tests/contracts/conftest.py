@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,16 +20,18 @@ from inference.catalogue import ModelEntry
 from inference.weights import DEFAULT_MODEL, fetch_default_weights
 from tests.contracts.requests import make_entry
 
+_QUESTION = "What is the weather in Rome?"
 _STORY = "Write a long story about two friends who ride a tandem to the sea."
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A started backend, its model, and a prompt that it answers at length."""
+    """A started backend, its model, a prompt that it answers at length, and one for a tool."""
 
     backend: Backend
     entry: ModelEntry
     story: str
+    calling: str
 
 
 def _scripted_entry() -> ModelEntry:
@@ -43,15 +46,20 @@ def _vllm_entry() -> ModelEntry:
         engine_options={"kv_cache_gib": 1},
         canary_prompt="What is the capital of France?",
         canary_expect="Paris",
+        tool_parser="hermes",
+        describe_tools=True,
     )
 
 
 @asynccontextmanager
-async def _started(entry: ModelEntry, models_dir: Path, story: str) -> AsyncIterator[Subject]:
+async def started(
+    entry: ModelEntry, models_dir: Path, story: str = _STORY, calling: str = _QUESTION
+) -> AsyncIterator[Subject]:
+    """Return a running backend, and stop it at the end."""
     backend = build_backend(entry, models_dir)
     await backend.start()
     try:
-        yield Subject(backend, entry, story)
+        yield Subject(backend, entry, story, calling)
     finally:
         await backend.stop()
 
@@ -68,14 +76,16 @@ def models_dir() -> Path:
 async def scripted() -> AsyncIterator[Subject]:
     """Return the scripted backend; an endless script stands for a long answer."""
     story = 'script: {"tokens": 400, "token_delay_s": 0.001}'
-    async with _started(_scripted_entry(), Path(), story) as subject:
+    calls = [{"name": "get_weather", "arguments": ['{"city": "Rome"', ', "unit": "C"}']}] * 2
+    calling = f"script: {json.dumps({'text': '', 'tool_calls': calls[:1]})}"
+    async with started(_scripted_entry(), Path(), story, calling) as subject:
         yield subject
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm(models_dir: Path) -> AsyncIterator[Subject]:
     """Return vLLM with the default model."""
-    async with _started(_vllm_entry(), models_dir, _STORY) as subject:
+    async with started(_vllm_entry(), models_dir) as subject:
         yield subject
 
 

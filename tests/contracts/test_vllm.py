@@ -116,6 +116,45 @@ async def test_it_refuses_engine_options_that_vllm_does_not_have(models_dir: Pat
         await VllmBackend(entry, models_dir).start()
 
 
+async def test_it_does_not_describe_tools_in_a_format_that_it_does_not_know(
+    models_dir: Path,
+) -> None:
+    entry = make_entry(
+        backend="vllm",
+        weights="smollm2-135m-instruct",
+        tool_parser="abacus",
+        describe_tools=True,
+    )
+
+    with pytest.raises(TandemError, match="the tool parser 'abacus' has no format for"):
+        await VllmBackend(entry, models_dir).start()
+
+
+async def test_it_hands_what_the_catalogue_says_to_vllm(tmp_path: Path) -> None:
+    from inference.backends.vllm_runtime import engine_arguments
+
+    entry = make_entry(
+        backend="vllm",
+        weights="w",
+        tool_parser="hermes",
+        reasoning_parser="qwen3",
+        chat_template="own.jinja",
+        vision=True,
+    )
+
+    told = engine_arguments(entry, tmp_path)
+    plain = engine_arguments(make_entry(backend="vllm", weights="w"), tmp_path)
+
+    assert (told.tool_call_parser, told.enable_auto_tool_choice) == ("hermes", True)
+    assert told.reasoning_parser == "qwen3"
+    assert told.chat_template == "own.jinja"
+    assert told.limit_mm_per_prompt["image"] > 0
+    assert (plain.tool_call_parser, plain.enable_auto_tool_choice) == (None, False)
+    assert plain.chat_template is None
+    assert plain.limit_mm_per_prompt["image"] == 0
+    assert plain.structured_outputs_config.backend == "xgrammar"
+
+
 async def test_it_leaves_nothing_when_it_is_stopped_while_it_loads(
     models_dir: Path, eventually: Eventually
 ) -> None:

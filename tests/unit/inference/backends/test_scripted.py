@@ -14,7 +14,19 @@ import pytest
 from inference.backends.scripted import ScriptedBackend
 from inference.errors import ErrorCode, TandemError
 from inference.events import Failed, Finished, FinishReason, Started, TextDelta
-from inference.request import Role
+from inference.fold import fold
+from inference.request import (
+    CacheMark,
+    ImagePart,
+    Message,
+    Role,
+    TextPart,
+    ThinkingPart,
+    Tool,
+    ToolCallPart,
+    ToolChoice,
+    ToolResultPart,
+)
 from tests.conftest import Eventually
 from tests.contracts.requests import collect, make_entry, make_request, say, text_of
 
@@ -134,3 +146,89 @@ async def test_it_moves_streams_of_one_pace_in_the_same_step() -> None:
     await asyncio.gather(*map(run, range(3)))
 
     assert [sorted(order[step : step + 3]) for step in range(0, 12, 3)] == [[0, 1, 2]] * 4
+
+
+async def test_it_plays_thinking_then_text_then_calls() -> None:
+    script = {
+        "thinking": "Well, well.",
+        "text": "Let me see.",
+        "tool_calls": [
+            {"name": "get_weather", "arguments": ['{"city": ', '"Rome"}']},
+            {"name": "ping"},
+        ],
+    }
+
+    answer = await fold(_backend(**script).generate(make_request("Hello.")))
+
+    thinking, text, *calls = answer.parts
+    assert (thinking, text) == (ThinkingPart("Well, well."), TextPart("Let me see."))
+    assert [(call.name, call.arguments) for call in calls if isinstance(call, ToolCallPart)] == [
+        ("get_weather", '{"city": "Rome"}'),
+        ("ping", "{}"),
+    ]
+    assert answer.finished.reason is FinishReason.TOOL_USE
+    assert answer.finished.usage.thinking_tokens == 2
+    assert answer.finished.usage.output_tokens == 8
+
+
+async def test_it_cuts_a_call_at_max_tokens() -> None:
+    backend = _backend(text="", tool_calls=[{"name": "f", "arguments": ['{"a": "x', 'y"}']}])
+
+    answer = await fold(backend.generate(make_request("Hello.", max_tokens=1)))
+
+    (call,) = answer.parts
+    assert isinstance(call, ToolCallPart)
+    assert call.arguments == '{"a": "x"}'
+    assert answer.finished.reason is FinishReason.LENGTH
+
+
+async def test_it_makes_one_call_where_one_is_wanted() -> None:
+    backend = _backend(text="", tool_calls=[{"name": "f"}, {"name": "g"}])
+    request = msgspec.structs.replace(
+        make_request("Hello."), tool_choice=ToolChoice(parallel=False)
+    )
+
+    answer = await fold(backend.generate(request))
+
+    assert [part.name for part in answer.parts if isinstance(part, ToolCallPart)] == ["f"]
+    assert answer.finished.reason is FinishReason.TOOL_USE
+
+
+async def test_it_says_what_was_cached_as_the_script_says() -> None:
+    request = msgspec.structs.replace(
+        make_request("x" * 40, say(Role.ASSISTANT, "y"), "z"),
+        cache_mark=CacheMark(message=0, part=0),
+    )
+
+    *_, first = await collect(_backend(), request)
+    *_, second = await collect(_backend(cached_tokens=8), request)
+
+    assert isinstance(first, Finished)
+    assert isinstance(second, Finished)
+    assert (first.usage.cached_tokens, first.usage.cache_written_tokens) == (0, 10)
+    assert (second.usage.cached_tokens, second.usage.cache_written_tokens) == (8, 2)
+
+
+async def test_it_counts_everything_in_a_prompt() -> None:
+    image = ImagePart(media_type="image/png", data=b"x" * 40)
+    result = ToolResultPart(call_id="1", parts=(TextPart("x" * 8), image))
+    call = ToolCallPart(id="1", name="f", arguments="x" * 7)
+    request = make_request(
+        Message(role=Role.ASSISTANT, parts=(ThinkingPart("x" * 4), call)),
+        Message(role=Role.USER, parts=(result,)),
+    )
+
+    assert await _backend().count(request) == (4 + 8 + 8 + 40) // 4
+    with_tool = msgspec.structs.replace(request, tools=(Tool(name="f", schema={}),))
+    assert await _backend().count(with_tool) > await _backend().count(request)
+
+
+async def test_its_directive_is_the_last_that_the_user_said_in_words() -> None:
+    result = ToolResultPart(call_id="1", parts=(TextPart("sunny"),))
+    request = make_request(
+        _directive(text="played"),
+        Message(role=Role.ASSISTANT, parts=(ToolCallPart(id="1", name="f", arguments="{}"),)),
+        Message(role=Role.USER, parts=(result,)),
+    )
+
+    assert text_of(await collect(_backend(), request)) == "played"
