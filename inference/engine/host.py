@@ -66,10 +66,9 @@ class EngineHost:
         self._stall_after_s = stall_after_s
         self._keys = Keys(options.prefix)
         self._client = connect(options.redis_url)
+        self._reader = connect(options.redis_url)
         self._admission = Admission(backend.capacity)
-        self._intake = Intake(
-            connect(options.redis_url), self._client, self._keys, self.engine_id, entry.id
-        )
+        self._intake = Intake(self._reader, self._client, self._keys, self.engine_id, entry.id)
         self._outbox = Outbox(self._client, self._keys, self._gateway_gone)
         # By request and attempt: an attempt may come while the one before it still ends here.
         self._running: dict[tuple[str, int], _Running] = {}
@@ -115,6 +114,8 @@ class EngineHost:
         finally:
             await self._backend.stop()
             await asyncio.to_thread(self._heart.stop)
+            await self._reader.aclose()
+            await self._client.aclose()
 
     async def _load(self) -> str | None:
         """Start the backend; return why it cannot serve, or None."""
@@ -224,9 +225,6 @@ class EngineHost:
             if not await self._intake.confirm(entry_id, entry):
                 self._say(running, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
                 return
-            if running.task.cancelling():
-                # A write of redis-py can swallow it (`asyncio.wait_for` in Python 3.11).
-                raise asyncio.CancelledError
             async with aclosing(self._backend.generate(entry.request)) as events:
                 async for event in events:
                     self._say(running, event)

@@ -109,8 +109,8 @@ class Dispatcher:
         self._runs[request.id] = run
         putting = self._spawn(self._put(run, max_waiting))
         try:
-            # Shielded, for a caller that leaves meanwhile: a write of redis-py can swallow the
-            # cancellation (`asyncio.wait_for` in Python 3.11), or costs a connection.
+            # Shielded, so that a caller that leaves meanwhile neither costs a connection nor
+            # leaves a request in the queue.
             queued = await asyncio.shield(putting)
         except BaseException:
             run.close()

@@ -293,7 +293,9 @@ class Stack:
         } | fields
         columns = ", ".join(row)
         marks = ", ".join("%s" for _ in row)
-        values = [Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()]
+        values = [
+            Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()
+        ]
         with psycopg.connect(self.layout.database_url) as connection:
             connection.execute(
                 f"INSERT INTO inference_model (created_at, {columns})"  # noqa: S608
@@ -325,7 +327,7 @@ class Stack:
 
     def waiting(self, model: str) -> int:
         """Requests in the model's queue."""
-        return cast("int", self.redis.xlen(self.keys.queue(model, Lane.REALTIME)))
+        return self.redis.xlen(self.keys.queue(model, Lane.REALTIME))
 
     def wait_for_in_flight(self, model: str, count: int) -> None:
         """Wait until the model's engines run exactly so many requests."""
@@ -336,9 +338,7 @@ class Stack:
 
     def wait_for_waiting(self, model: str, count: int) -> None:
         """Wait until exactly so many requests are in the model's queue."""
-        eventually(
-            lambda: self.waiting(model) == count, f"{count} requests wait for {model}"
-        )
+        eventually(lambda: self.waiting(model) == count, f"{count} requests wait for {model}")
 
 
 @contextmanager

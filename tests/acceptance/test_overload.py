@@ -36,16 +36,12 @@ def test_without_an_engine_a_request_is_refused(
     assert stack.waiting(model) == 0
 
 
-def test_an_engine_that_comes_later_is_used(
-    stack: Stack, gateway: Gateway, client: Client
-) -> None:
+def test_an_engine_that_comes_later_is_used(stack: Stack, gateway: Gateway, client: Client) -> None:
     model = stack.add_model("comes-later")
     gateway.wait_for_model(model, state="missing", engines=0)
     assert client.ask(model, "go").status_code == 503
     with ending(stack.start_worker(model)):
-        eventually(
-            lambda: client.ask(model, "go").status_code == 200, "the new engine is used"
-        )
+        eventually(lambda: client.ask(model, "go").status_code == 200, "the new engine is used")
 
 
 def test_a_full_queue_refuses_more_and_runs_nothing_of_it(

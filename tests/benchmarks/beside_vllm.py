@@ -5,7 +5,9 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -17,8 +19,24 @@ from tests.benchmarks.load import ROOT
 from tests.benchmarks.report import Aim, Section, Table, show
 from tests.benchmarks.rounds import Arm, Round, Spread, in_turn, percentile, run_round
 
-# Requests of one round and tokens of each answer, by how many run at once.
-_LOADS = {1: (8, 32), 8: (16, 64), 32: (32, 64)}
+
+@dataclass(frozen=True, kw_only=True)
+class _Load:
+    """So many rounds of requests, some of them at once, for answers of so many tokens."""
+
+    at_once: int
+    requests: int
+    tokens: int
+    rounds: int
+
+
+# Alone, short rounds that alternate quickly: a few milliseconds are looked for among many.
+_LOADS = (
+    _Load(at_once=1, requests=4, tokens=24, rounds=12),
+    _Load(at_once=8, requests=8, tokens=64, rounds=6),
+    _Load(at_once=32, requests=32, tokens=64, rounds=6),
+)
+_QUICK_ROUNDS = 2
 _THROUGHPUT = 0.95
 _FIRST_TOKEN_MS = 15
 
@@ -54,19 +72,18 @@ def measure(stack: Stack, *, quick: bool) -> Section:
         pair = [arms.tandem(stack, model, until=EngineState.LOADING), theirs]
         for arm in pair:
             run_round(arm, _bodies(8, tokens=16, number=-1), 8)
-        for at_once in _LOADS:
-            _compare(section, pair, at_once, rounds=2 if quick else 5)
+        for load in _LOADS:
+            _compare(section, pair, replace(load, rounds=_QUICK_ROUNDS) if quick else load)
     return section
 
 
-def _compare(section: Section, pair: list[Arm], at_once: int, rounds: int) -> None:
-    requests, tokens = _LOADS[at_once]
-
+def _compare(section: Section, pair: list[Arm], load: _Load) -> None:
     def run(arm: Arm, number: int) -> Round:
-        return run_round(arm, _bodies(requests, tokens=tokens, number=number), at_once)
+        bodies = _bodies(load.requests, tokens=load.tokens, number=number)
+        return run_round(arm, bodies, load.at_once)
 
-    taken = in_turn(pair, rounds, run)
-    section.check(f"{at_once} at once", taken, tokens)
+    taken = in_turn(pair, load.rounds, run)
+    section.check(f"{load.at_once} at once", taken, load.tokens)
     ours, theirs = taken["Tandem"], taken["vLLM"]
     rows = [
         _row("first token p50, ms", ours, theirs, lambda each: percentile(each.first_ms, 0.5)),
@@ -83,14 +100,16 @@ def _compare(section: Section, pair: list[Arm], at_once: int, rounds: int) -> No
     ]
     section.tables.append(
         Table(
-            f"{at_once} at once ({rounds} rounds of {requests} requests, {tokens} tokens each)",
+            f"{load.at_once} at once ({load.rounds} rounds of {load.requests} requests, "
+            f"{load.tokens} tokens each; {_same(ours, theirs)} of "
+            f"{load.rounds * load.requests} answers are the same)",
             ["", "Tandem", "vLLM", "Tandem / vLLM", "by round"],
             rows,
         )
     )
     section.aims += [
-        _throughput_aim(at_once, ours, theirs),
-        _first_token_aim(at_once, ours, theirs),
+        _throughput_aim(load.at_once, ours, theirs),
+        _first_token_aim(load.at_once, ours, theirs),
     ]
 
 
@@ -102,6 +121,12 @@ def _row(
     by_round = Spread.of(figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True))
     ratio = f"{mine.median / other.median:.3f}"
     return [name, show(mine), show(other), ratio, show(by_round, 3)]
+
+
+def _same(ours: list[Round], theirs: list[Round]) -> int:
+    """Count the answers that both arms gave, word for word."""
+    answers = [Counter(s.text for each in some for s in each.samples) for some in (ours, theirs)]
+    return (answers[0] & answers[1]).total()
 
 
 def _throughput_aim(at_once: int, ours: list[Round], theirs: list[Round]) -> Aim:

@@ -89,7 +89,10 @@ class Round:
 
 
 def run_round(arm: Arm, bodies: list[dict[str, Any]], concurrency: int) -> Round:
-    """Send every body to the arm, in a client process of its own."""
+    """Send every body to the arm, in a client process of its own.
+
+    Raises `RuntimeError` if not one answer was whole: there is nothing to compare then.
+    """
     load = Load(
         port=arm.port,
         headers=arm.headers,
@@ -100,6 +103,8 @@ def run_round(arm: Arm, bodies: list[dict[str, Any]], concurrency: int) -> Round
     machine_before = psutil.cpu_times()
     taken = take(load)
     machine = psutil.cpu_times()
+    if all(sample.error for sample in taken.samples):
+        raise RuntimeError(f"{arm.name} gave no whole answer: {taken.samples[0].error}")
     cpu_s = {name: _tree_cpu_s(pid) - before[name] for name, pid in arm.processes.items()}
     ours_s = sum(cpu_s.values()) + taken.process_cpu_s
     return Round(
