@@ -178,9 +178,7 @@ def _program(layout: Layout, program: Program) -> tuple[str, dict[str, str]]:
         "numprocs": str(program.copies),
         "autorestart": "true",
         "startsecs": str(program.start_s),
-        # Each retry waits a second longer than the one before. PostgreSQL may need a few after it
-        # was killed: until its last child is gone, its memory counts as in use.
-        "startretries": "10",
+        "startretries": str(program.retries),
         "stopsignal": program.stop_signal,
         "stopwaitsecs": str(program.stop_s),
         # What it started goes with it where it had to be killed.

@@ -36,6 +36,9 @@ _LOADS = (
     _Load(at_once=8, requests=8, tokens=64, rounds=6),
     _Load(at_once=32, requests=32, tokens=64, rounds=6),
 )
+# Begun together, all would wait for the one long step that reads all prompts; what is between the
+# client and the engine could not be seen beside it.
+_SPACING_S = 0.25
 _QUICK_ROUNDS = 2
 _THROUGHPUT = 0.95
 _FIRST_TOKEN_MS = 15
@@ -48,9 +51,10 @@ of Tandem's worker:
     {flags}
 
 Both servers are up all the time and serve in turn, the order reversed each round, each round with
-new prompts that are the same for both. Every answer must run to its `max_tokens`; tokens are those
-of the servers' own `usage`. First token is from the request's first byte to the first frame with
-text; between tokens is the mean of each answer after its first token."""
+new prompts that are the same for both; streams that run at once begin {spacing_ms:.0f} ms apart.
+Every answer must run to its `max_tokens`; tokens are those of the servers' own `usage`. First token
+is from the request's first byte to the first frame with text; between tokens is the mean of each
+answer after its first token."""
 
 
 def measure(stack: Stack, *, quick: bool) -> Section:
@@ -67,7 +71,10 @@ def measure(stack: Stack, *, quick: bool) -> Section:
     model = arguments["model"]
     # The weights' folder is this run's own: of no use to a reader.
     flags = " ".join(arguments["flags"]).replace(str(stack.layout.models), "MODELS")
-    section = Section("Beside vLLM's own server", _METHOD.format(model=model, flags=flags))
+    section = Section(
+        "Beside vLLM's own server",
+        _METHOD.format(model=model, flags=flags, spacing_ms=_SPACING_S * 1000),
+    )
     with arms.vllm(stack, model, arguments["flags"], arguments["environment"]) as theirs:
         pair = [arms.tandem(stack, model, until=EngineState.LOADING), theirs]
         for arm in pair:
@@ -80,7 +87,7 @@ def measure(stack: Stack, *, quick: bool) -> Section:
 def _compare(section: Section, pair: list[Arm], load: _Load) -> None:
     def run(arm: Arm, number: int) -> Round:
         bodies = _bodies(load.requests, tokens=load.tokens, number=number)
-        return run_round(arm, bodies, load.at_once)
+        return run_round(arm, bodies, load.at_once, _SPACING_S)
 
     taken = in_turn(pair, load.rounds, run)
     section.check(f"{load.at_once} at once", taken, load.tokens)

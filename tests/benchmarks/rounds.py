@@ -88,7 +88,9 @@ class Round:
         return found
 
 
-def run_round(arm: Arm, bodies: list[dict[str, Any]], concurrency: int) -> Round:
+def run_round(
+    arm: Arm, bodies: list[dict[str, Any]], concurrency: int, spacing_s: float = 0
+) -> Round:
     """Send every body to the arm, in a client process of its own.
 
     Raises `RuntimeError` if not one answer was whole: there is nothing to compare then.
@@ -98,6 +100,7 @@ def run_round(arm: Arm, bodies: list[dict[str, Any]], concurrency: int) -> Round
         headers=arm.headers,
         bodies=[body | {"model": arm.model} for body in bodies],
         concurrency=concurrency,
+        spacing_s=spacing_s,
     )
     before = {name: _tree_cpu_s(pid) for name, pid in arm.processes.items()}
     machine_before = psutil.cpu_times()
