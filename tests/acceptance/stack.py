@@ -118,10 +118,13 @@ class Gateway:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
 
+    def readiness(self) -> dict[str, Any]:
+        """What it says in `/readyz`."""
+        return cast("dict[str, Any]", httpx.get(f"{self.url}/readyz").json())
+
     def model_state(self, model: str) -> dict[str, Any]:
         """What it says about one model in `/readyz`; empty while it does not know it."""
-        body = httpx.get(f"{self.url}/readyz").json()
-        return cast("dict[str, Any]", body["models"].get(model, {}))
+        return cast("dict[str, Any]", self.readiness()["models"].get(model, {}))
 
     def wait_for_model(self, model: str, state: str = "ready", engines: int = 1) -> None:
         """Wait until it sees so many engines of the model in this state."""
