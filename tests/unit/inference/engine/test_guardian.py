@@ -22,7 +22,7 @@ time.sleep(600)
 
 
 async def test_it_ends_the_engine_of_a_worker_that_was_killed(eventually: Eventually) -> None:
-    worker = subprocess.Popen([sys.executable, "-c", _WORKER], stdout=subprocess.PIPE, text=True)
+    worker = _start_worker()
     assert worker.stdout is not None
     engine = psutil.Process(int(worker.stdout.readline()))
     helpers = psutil.Process(worker.pid).children(recursive=True)
@@ -33,6 +33,10 @@ async def test_it_ends_the_engine_of_a_worker_that_was_killed(eventually: Eventu
     worker.stdout.close()
 
     await eventually(lambda: not any(_runs(process) for process in [engine, *helpers]))
+
+
+def _start_worker() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", _WORKER], stdout=subprocess.PIPE, text=True)
 
 
 def _runs(process: psutil.Process) -> bool:
