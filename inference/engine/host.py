@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 LINGER_S = 30.0
 # How long running requests may take to end when the worker is told to stop.
 DRAIN_S = 4.0
+# How long the backend may take to free what it has.
+STOP_S = 20.0
 
 
 @dataclass(slots=True)
@@ -112,10 +114,19 @@ class EngineHost:
                 await self._linger()
             return self._stop.is_set()
         finally:
-            await self._backend.stop()
+            await self._stop_backend()
             await asyncio.to_thread(self._heart.stop)
             await self._reader.aclose()
             await self._client.aclose()
+
+    async def _stop_backend(self) -> None:
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._backend.stop()
+        except TimeoutError:
+            # Nothing but the end of the process ends it; the guardian sees to its children.
+            logger.critical("Engine %s does not stop", self.engine_id)
+            os._exit(1)
 
     async def _load(self) -> str | None:
         """Start the backend; return why it cannot serve, or None."""
