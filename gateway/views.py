@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-
+import uuid_utils
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -52,7 +51,7 @@ def _is_admin(request: HttpRequest) -> bool:
 
 def _error(code: ErrorCode, message: str) -> HttpResponse:
     error = TandemError(code, message)
-    request_id = str(uuid.uuid4())
+    request_id = f"req_{uuid_utils.uuid7()}"
     response = HttpResponse(error_body(error, request_id), status=ERRORS[code].status)
     for name, value in error_headers(error, request_id):
         response[name.decode()] = value.decode()

@@ -55,6 +55,7 @@ class Model(models.Model):
     )
     max_waiting = models.PositiveIntegerField(
         default=256,
+        validators=[MinValueValidator(1)],
         help_text="Realtime requests that may wait for an engine; more are refused with 529.",
     )
     workers = models.PositiveIntegerField(

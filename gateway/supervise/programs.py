@@ -19,6 +19,9 @@ _SERVER_STOP_S = 2
 # What ends sooner than this after its start did not start. Long enough to import everything.
 _SERVICE_START_S = 10
 _SERVER_START_S = 1
+# Each retry waits a second longer than the one before. PostgreSQL may need a few after it was
+# killed: until its last child is gone, its memory counts as in use.
+_SERVER_RETRIES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,7 @@ class Program:
     listen: str = ""
     """HOST:PORT of a listening socket that every copy gets as its standard input."""
     start_s: int = _SERVICE_START_S
+    retries: int = 3
     stop_s: int = _SERVICE_STOP_S
     stop_signal: str = "TERM"
 
@@ -51,6 +55,7 @@ def embedded_servers(config: Config, layout: Layout) -> list[Program]:
                 # Disconnect the clients and shut down in order; TERM would wait for them.
                 stop_signal="INT",
                 start_s=_SERVER_START_S,
+                retries=_SERVER_RETRIES,
                 stop_s=_SERVER_STOP_S,
             )
         )
@@ -61,6 +66,7 @@ def embedded_servers(config: Config, layout: Layout) -> list[Program]:
                 command=valkey.command(layout),
                 folder=Path("/"),
                 start_s=_SERVER_START_S,
+                retries=_SERVER_RETRIES,
                 stop_s=_SERVER_STOP_S,
             )
         )

@@ -178,7 +178,7 @@ def _program(layout: Layout, program: Program) -> tuple[str, dict[str, str]]:
         "numprocs": str(program.copies),
         "autorestart": "true",
         "startsecs": str(program.start_s),
-        "startretries": "3",
+        "startretries": str(program.retries),
         "stopsignal": program.stop_signal,
         "stopwaitsecs": str(program.stop_s),
         # What it started goes with it where it had to be killed.

@@ -11,8 +11,7 @@ def check_lengths(*, prompt_tokens: int, max_tokens: int, context_tokens: int) -
     Both messages are Anthropic's own: clients match them to shorten the conversation or to ask
     for fewer tokens.
     """
-    # A prompt that fills the context leaves no room for even one token of answer.
-    if prompt_tokens >= context_tokens:
+    if prompt_tokens > context_tokens:
         raise TandemError(
             ErrorCode.PROMPT_TOO_LONG,
             f"prompt is too long: {prompt_tokens} tokens > {context_tokens} maximum",

@@ -82,7 +82,7 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
     if current_platform.is_cpu():
         # The bfloat16 attention kernel answers nonsense on some CPUs, without an error.
         options.setdefault("dtype", "float32")
-        # Compiling takes a minute at every start and gains little.
+        # Compiling adds a minute to every start, and gains nothing once several answers run.
         options.setdefault("enforce_eager", True)
         cache_gib = cache_gib or _CPU_KV_CACHE_GIB
     # It keeps count of what the engine has seen, which goes wrong when a request ends between.

@@ -29,6 +29,8 @@ async def ask_canary(backend: Backend, entry: ModelEntry) -> str:
         messages=(Message(role=Role.USER, parts=(TextPart(entry.canary_prompt),)),),
         sampling=Sampling(max_tokens=_MAX_TOKENS, temperature=0),
         deadline_s=time.time() + _TIMEOUT_S,
+        # All of a short answer could go into thoughts.
+        thinking=False,
     )
     async with asyncio.timeout(_TIMEOUT_S), aclosing(backend.generate(request)) as events:
         return (await fold(events)).text

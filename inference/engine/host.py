@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 LINGER_S = 30.0
 # How long running requests may take to end when the worker is told to stop.
 DRAIN_S = 4.0
+# How long the backend may take to free what it has.
+STOP_S = 20.0
 
 
 @dataclass(slots=True)
@@ -66,17 +68,17 @@ class EngineHost:
         self._stall_after_s = stall_after_s
         self._keys = Keys(options.prefix)
         self._client = connect(options.redis_url)
+        self._reader = connect(options.redis_url)
         self._admission = Admission(backend.capacity)
-        reader = connect(options.redis_url)
         self._intake = Intake(
-            reader,
+            self._reader,
             self._client,
             self._keys,
             self.engine_id,
             self._keys.queue(entry.id, Lane.REALTIME),
         )
         self._counts = Intake(
-            reader, self._client, self._keys, self.engine_id, self._keys.counts(entry.id)
+            self._reader, self._client, self._keys, self.engine_id, self._keys.counts(entry.id)
         )
         self._outbox = Outbox(self._client, self._keys, self._gateway_gone)
         # By request and attempt: an attempt may come while the one before it still ends here.
@@ -121,8 +123,19 @@ class EngineHost:
                 await self._linger()
             return self._stop.is_set()
         finally:
-            await self._backend.stop()
+            await self._stop_backend()
             await asyncio.to_thread(self._heart.stop)
+            await self._reader.aclose()
+            await self._client.aclose()
+
+    async def _stop_backend(self) -> None:
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._backend.stop()
+        except TimeoutError:
+            # Nothing but the end of the process ends it; the guardian sees to its children.
+            logger.critical("Engine %s does not stop", self.engine_id)
+            os._exit(1)
 
     async def _load(self) -> str | None:
         """Start the backend; return why it cannot serve, or None."""
@@ -235,9 +248,6 @@ class EngineHost:
             if not await self._intake.confirm(entry_id, entry):
                 self._say(running, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
                 return
-            if running.task.cancelling():
-                # A write of redis-py can swallow it (`asyncio.wait_for` in Python 3.11).
-                raise asyncio.CancelledError
             async with aclosing(self._backend.generate(entry.request)) as events:
                 async for event in events:
                     self._say(running, event)

@@ -15,6 +15,7 @@ from celery.worker import state as worker_state
 from inference.backends.registry import build_backend
 from inference.catalogue import ModelEntry, load_catalogue
 from inference.collector import tune_collector
+from inference.engine.guardian import start_guardian
 from inference.engine.host import EngineHost
 from inference.engine.options import EngineOptions
 
@@ -110,6 +111,7 @@ class EngineStep(bootsteps.StartStopStep):
 
     def start(self, parent: Any) -> None:
         """Start loading; the worker takes tasks meanwhile."""
+        start_guardian()
         self._thread = EngineThread(self._options)
         self._thread.start()
 

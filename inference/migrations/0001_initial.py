@@ -70,6 +70,7 @@ class Migration(migrations.Migration):
                     models.PositiveIntegerField(
                         default=256,
                         help_text="Realtime requests that may wait for an engine; more are refused with 529.",
+                        validators=[django.core.validators.MinValueValidator(1)],
                     ),
                 ),
                 (

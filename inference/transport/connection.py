@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import redis
 import redis.asyncio
 from redis.backoff import ConstantBackoff
@@ -36,7 +39,28 @@ def connect(redis_url: str) -> redis.asyncio.Redis:
         retry=redis.asyncio.retry.Retry(ConstantBackoff(0.02), 1),
         retry_on_error=list(Unreachable),
     )
+    pool.connection_class = _cancellable(pool.connection_class)
     return redis.asyncio.Redis.from_pool(pool)
+
+
+def _cancellable(kind: type[Any]) -> type[Any]:
+    """Return a kind of connection that never swallows a cancellation.
+
+    redis-py writes with `asyncio.wait_for`. That of Python 3.11 returns as if nothing had happened
+    when its task is cancelled just as the write ends: the caller has left, its request goes on.
+    """
+
+    class Cancellable(kind):  # type: ignore[misc]
+        async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+            task = asyncio.current_task()
+            before = task.cancelling() if task else 0
+            await super().send_packed_command(*args, **kwargs)
+            if task and task.cancelling() > before:
+                # The reply to what was written must not become that of the next command.
+                await self.disconnect(nowait=True)
+                raise asyncio.CancelledError
+
+    return Cancellable
 
 
 def connect_sync(redis_url: str) -> redis.Redis:

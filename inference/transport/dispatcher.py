@@ -41,7 +41,8 @@ T = TypeVar("T")
 # nothing for a gateway without one.
 _ENQUEUE = """
 local limit = tonumber(ARGV[1])
-if limit >= 0 and redis.call('XLEN', KEYS[1]) >= limit then return false end
+local waiting = redis.call('XLEN', KEYS[1])
+if limit >= 0 and waiting >= limit then return waiting end
 redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])
 return redis.call('XADD', KEYS[1], '*', 'r', ARGV[2])
 """
@@ -126,15 +127,15 @@ class Dispatcher:
         self._runs[request.id] = run
         putting = self._spawn(self._put(run, max_waiting))
         try:
-            # Shielded, for a caller that leaves meanwhile: a write of redis-py can swallow the
-            # cancellation (`asyncio.wait_for` in Python 3.11), or costs a connection.
-            queued = await asyncio.shield(putting)
+            # Shielded, so that a caller that leaves meanwhile neither costs a connection nor
+            # leaves a request in the queue.
+            refused_behind = await asyncio.shield(putting)
         except BaseException:
             run.close()
             raise
-        if not queued:
+        if refused_behind is not None:
             run.close()
-            raise await self._overloaded(run)
+            raise self._overloaded(request.model, refused_behind)
         if not run.ended:
             run.timer = asyncio.get_running_loop().call_later(
                 max(0.0, request.deadline_s - time.time()), self._expire, run
@@ -154,36 +155,39 @@ class Dispatcher:
         message = f"model '{model}' cannot be served right now: {reason}"
         return TandemError(ErrorCode.NO_ENGINE, message, retry_after_s=5)
 
-    async def _overloaded(self, run: Run) -> TandemError:
-        model = run.request.model
-        waiting = await self._client.xlen(run.queue)
+    def _overloaded(self, model: str, waiting: int) -> TandemError:
         capacity = sum(report.capacity for report in self.engines.ready(model)) or 1
         wait_s = min(60.0, max(1.0, waiting / capacity * self._mean_run_s))
         message = f"model '{model}' is overloaded: {waiting} requests are waiting already"
         return TandemError(ErrorCode.OVERLOADED, message, retry_after_s=wait_s)
 
-    async def _put(self, run: Run, limit: int) -> bool:
-        """Add the request to its queue. Return whether there was room."""
+    async def _put(self, run: Run, limit: int) -> int | None:
+        """Add the request to its queue. Return how many wait there if that is too many."""
         entry = QueueEntry(gateway_id=self.gateway_id, attempt=run.attempt, request=run.request)
         keys = [run.queue, self._keys.gateway(self.gateway_id)]
         arguments: list[int | bytes] = [limit, encode(entry), self._options.heartbeat_ttl_ms]
         give_up_s = time.monotonic() + self._options.enqueue_wait_s
         while True:
             try:
-                run.entry_id = await self._enqueue(keys=keys, args=arguments)
+                result: bytes | int = await self._enqueue(keys=keys, args=arguments)
                 break
-            except Unreachable as error:
-                if time.monotonic() >= give_up_s:
+            except (*Unreachable, ResponseError) as error:
+                # A server that answers, but refuses, is out of memory or may only be read.
+                refused = isinstance(error, ResponseError)
+                if refused or time.monotonic() >= give_up_s:
                     raise TandemError(
                         ErrorCode.UNAVAILABLE,
                         "the request queue cannot be reached right now",
                         retry_after_s=5,
                     ) from error
                 await asyncio.sleep(RETRY_AFTER_S)
+        if isinstance(result, int):
+            return result
+        run.entry_id = result
         if run.ended:
             # The caller has left meanwhile.
             self._closed(run)
-        return run.entry_id is not None
+        return None
 
     # What comes back.
 

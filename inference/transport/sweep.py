@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import redis
+from redis.exceptions import ResponseError
 
 from inference.request import Lane
 from inference.transport.keys import GROUP, Keys
@@ -17,13 +18,15 @@ def sweep(client: redis.Redis, keys: Keys, models: list[str]) -> int:
     """
     ids = [raw.decode() for raw in cast("set[bytes]", client.smembers(keys.engines))]
     dead = [engine_id for engine_id in ids if not client.exists(keys.engine(engine_id))]
-    if not dead:
-        return 0
-    client.srem(keys.engines, *dead)
+    if dead:
+        client.srem(keys.engines, *dead)
     for model in models:
         queue = keys.queue(model, Lane.REALTIME)
-        if client.exists(queue):
+        try:
             _forget_consumers(client, queue, keys)
+        except ResponseError:
+            # No queue, or none that an engine has read from.
+            continue
     return len(dead)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
@@ -41,11 +42,14 @@ class Stream:
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
         self._lines = response.iter_lines()
+        self._give_up_s = time.monotonic() + TIMEOUT_S
 
     def __iter__(self) -> Iterator[Frame]:
         """Yield the frames as they come."""
         name = ""
         for line in self._lines:
+            # Pings keep the connection's own timeout from ever coming.
+            assert time.monotonic() < self._give_up_s, "the stream does not end"
             if line.startswith(":"):
                 yield Frame(":", {})
             elif line.startswith("event: "):
@@ -103,7 +107,7 @@ class Client:
     @contextmanager
     def stream(self, model: str, content: str, **fields: Any) -> Iterator[Stream]:
         """Ask for a stream; leaving the context closes the connection."""
-        asked = body(model, content, stream=True, **fields)
+        asked = body(model, content, **({"stream": True} | fields))
         with self.http.stream("POST", "/v1/messages", json=asked) as response:
             yield Stream(response)
 
@@ -135,7 +139,9 @@ class RawRequest:
     def rest(self) -> bytes:
         """Read until the server closes the connection."""
         received = b""
+        end_s = time.monotonic() + TIMEOUT_S
         while chunk := self.socket.recv(65536):
+            assert time.monotonic() < end_s, "the answer does not end"
             received += chunk
         return received
 

@@ -25,9 +25,10 @@ MakeClient = Callable[[Gateway], Client]
 def stack() -> Iterator[Stack]:
     """Return a database, a Valkey and what is needed to start more."""
     # Not below pytest's own folder: Unix sockets have short paths.
-    with tempfile.TemporaryDirectory(prefix="tandem-acceptance-") as folder, Stack(
-        Path(folder)
-    ) as running:
+    with (
+        tempfile.TemporaryDirectory(prefix="tandem-acceptance-") as folder,
+        Stack(Path(folder)) as running,
+    ):
         yield running
 
 

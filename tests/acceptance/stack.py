@@ -118,10 +118,13 @@ class Gateway:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
 
+    def readiness(self) -> dict[str, Any]:
+        """What it says in `/readyz`."""
+        return cast("dict[str, Any]", httpx.get(f"{self.url}/readyz").json())
+
     def model_state(self, model: str) -> dict[str, Any]:
         """What it says about one model in `/readyz`; empty while it does not know it."""
-        body = httpx.get(f"{self.url}/readyz").json()
-        return cast("dict[str, Any]", body["models"].get(model, {}))
+        return cast("dict[str, Any]", self.readiness()["models"].get(model, {}))
 
     def wait_for_model(self, model: str, state: str = "ready", engines: int = 1) -> None:
         """Wait until it sees so many engines of the model in this state."""
@@ -293,7 +296,9 @@ class Stack:
         } | fields
         columns = ", ".join(row)
         marks = ", ".join("%s" for _ in row)
-        values = [Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()]
+        values = [
+            Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()
+        ]
         with psycopg.connect(self.layout.database_url) as connection:
             connection.execute(
                 f"INSERT INTO inference_model (created_at, {columns})"  # noqa: S608
@@ -325,7 +330,7 @@ class Stack:
 
     def waiting(self, model: str) -> int:
         """Requests in the model's queue."""
-        return cast("int", self.redis.xlen(self.keys.queue(model, Lane.REALTIME)))
+        return self.redis.xlen(self.keys.queue(model, Lane.REALTIME))
 
     def wait_for_in_flight(self, model: str, count: int) -> None:
         """Wait until the model's engines run exactly so many requests."""
@@ -336,9 +341,7 @@ class Stack:
 
     def wait_for_waiting(self, model: str, count: int) -> None:
         """Wait until exactly so many requests are in the model's queue."""
-        eventually(
-            lambda: self.waiting(model) == count, f"{count} requests wait for {model}"
-        )
+        eventually(lambda: self.waiting(model) == count, f"{count} requests wait for {model}")
 
 
 @contextmanager

@@ -91,9 +91,7 @@ def test_a_request_that_kills_every_engine_ends_with_an_error(
     assert not any(worker.alive for worker in workers)
 
 
-def test_an_engine_that_hangs_is_given_up(
-    stack: Stack, gateway: Gateway, client: Client
-) -> None:
+def test_an_engine_that_hangs_is_given_up(stack: Stack, gateway: Gateway, client: Client) -> None:
     model = stack.add_model("hangs")
     worker = stack.start_worker(model, STALL_AFTER_S="2")
     gateway.wait_for_model(model)
@@ -103,9 +101,7 @@ def test_an_engine_that_hangs_is_given_up(
     assert worker.wait_for_end() != 0
 
 
-def test_an_engine_that_fails_one_request_still_serves_the_next(
-    client: Client, model: str
-) -> None:
+def test_an_engine_that_fails_one_request_still_serves_the_next(client: Client, model: str) -> None:
     with client.stream(model, script(fail_at=2)) as stream:
         assert stream.rest()[-1].name == "error"
     response = client.ask(model, script(fail_at=0))

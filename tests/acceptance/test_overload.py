@@ -27,25 +27,22 @@ def test_without_an_engine_a_request_is_refused(
 ) -> None:
     model = stack.add_model(f"no-engine-{stream}")
     gateway.wait_for_model(model, state="missing", engines=0)
-    response = client.ask(model, "go", stream=stream)
-    assert response.status_code == 503
-    assert response.headers["retry-after"]
-    error = response.json()["error"]
+    with client.stream(model, "go", stream=stream) as refused:
+        assert refused.response.status_code == 503
+        refused.response.read()
+    assert refused.response.headers["retry-after"]
+    error = refused.response.json()["error"]
     assert error["type"] == "api_error"
     assert model in error["message"]
     assert stack.waiting(model) == 0
 
 
-def test_an_engine_that_comes_later_is_used(
-    stack: Stack, gateway: Gateway, client: Client
-) -> None:
+def test_an_engine_that_comes_later_is_used(stack: Stack, gateway: Gateway, client: Client) -> None:
     model = stack.add_model("comes-later")
     gateway.wait_for_model(model, state="missing", engines=0)
     assert client.ask(model, "go").status_code == 503
     with ending(stack.start_worker(model)):
-        eventually(
-            lambda: client.ask(model, "go").status_code == 200, "the new engine is used"
-        )
+        eventually(lambda: client.ask(model, "go").status_code == 200, "the new engine is used")
 
 
 def test_a_full_queue_refuses_more_and_runs_nothing_of_it(
@@ -60,10 +57,11 @@ def test_a_full_queue_refuses_more_and_runs_nothing_of_it(
             second = cleanup.enter_context(RawRequest(gateway.port, stack.key, asked))
             stack.wait_for_waiting(model, 1)
             for stream in (True, False):
-                response = client.ask(model, ENDLESS, stream=stream)
-                assert response.status_code == 529
-                assert response.json()["error"]["type"] == "overloaded_error"
-                assert int(response.headers["retry-after"]) >= 1
+                with client.stream(model, ENDLESS, stream=stream) as refused:
+                    assert refused.response.status_code == 529
+                    refused.response.read()
+                assert refused.response.json()["error"]["type"] == "overloaded_error"
+                assert int(refused.response.headers["retry-after"]) >= 1
         assert b'"second"' in second.rest()
         # Had a refused one been queued, it would hold the only place now.
         assert client.ask(model, "go").status_code == 200
@@ -98,11 +96,12 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(
 
 
 def test_a_request_that_waits_too_long_never_starts(
-    stack: Stack, hasty: Gateway, client: Client, make_client: MakeClient
+    stack: Stack, gateway: Gateway, hasty: Gateway, client: Client, make_client: MakeClient
 ) -> None:
     model = stack.add_model("waits-too-long", capacity=1)
     with ending(stack.start_worker(model)):
-        hasty.wait_for_model(model)
+        for each in (gateway, hasty):
+            each.wait_for_model(model)
         with client.stream(model, ENDLESS) as running:
             running.wait_for("content_block_delta")
             response = make_client(hasty).ask(model, ENDLESS)

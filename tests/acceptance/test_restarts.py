@@ -82,10 +82,11 @@ def test_a_client_that_leaves_while_valkey_is_away_still_stops_the_engine(
     stack: Stack, gateway: Gateway, client: Client
 ) -> None:
     with RawRequest(gateway.port, stack.key, body(MODEL, ENDLESS, stream=True)) as request:
-        assert request.socket.recv(1)
+        stack.wait_for_in_flight(MODEL, 1)
         stack.valkey.kill()
         request.leave()
     eventually(lambda: gateway.in_flight() == 0, "the gateway sees that the client has left")
+    eventually(lambda: not gateway.readiness()["redis"], "the gateway sees that Valkey is away")
     stack.valkey = stack.start_valkey()
     assert serves(client)
     stack.wait_for_in_flight(MODEL, 0)

@@ -24,12 +24,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Send every body once to `/v1/messages`, `concurrency` at a time, on kept connections."""
+    """Send every body once to `/v1/messages`, `concurrency` at a time, on kept connections.
+
+    Each connection sends its first one `spacing_s` after the one before it has.
+    """
 
     port: int
     headers: dict[str, str]
     bodies: list[dict[str, Any]]
     concurrency: int
+    spacing_s: float
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,13 +175,19 @@ async def _send(load: Load, requests: list[bytes]) -> tuple[list[_Raw], float, f
     left = iter(requests)
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
     answers = await asyncio.gather(
-        *(_work(load.port, connection, left) for connection in connections)
+        *(
+            _work(load.port, connection, left, number * load.spacing_s)
+            for number, connection in enumerate(connections)
+        )
     )
     wall_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
     return [answer for some in answers for answer in some], wall_s, cpu_s
 
 
-async def _work(port: int, connection: _Connection, left: Iterator[bytes]) -> list[_Raw]:
+async def _work(
+    port: int, connection: _Connection, left: Iterator[bytes], wait_s: float
+) -> list[_Raw]:
+    await asyncio.sleep(wait_s)
     answers = []
     for request in left:
         if not connection.usable:

@@ -88,18 +88,26 @@ class Round:
         return found
 
 
-def run_round(arm: Arm, bodies: list[dict[str, Any]], concurrency: int) -> Round:
-    """Send every body to the arm, in a client process of its own."""
+def run_round(
+    arm: Arm, bodies: list[dict[str, Any]], concurrency: int, spacing_s: float = 0
+) -> Round:
+    """Send every body to the arm, in a client process of its own.
+
+    Raises `RuntimeError` if not one answer was whole: there is nothing to compare then.
+    """
     load = Load(
         port=arm.port,
         headers=arm.headers,
         bodies=[body | {"model": arm.model} for body in bodies],
         concurrency=concurrency,
+        spacing_s=spacing_s,
     )
     before = {name: _tree_cpu_s(pid) for name, pid in arm.processes.items()}
     machine_before = psutil.cpu_times()
     taken = take(load)
     machine = psutil.cpu_times()
+    if all(sample.error for sample in taken.samples):
+        raise RuntimeError(f"{arm.name} gave no whole answer: {taken.samples[0].error}")
     cpu_s = {name: _tree_cpu_s(pid) - before[name] for name, pid in arm.processes.items()}
     ours_s = sum(cpu_s.values()) + taken.process_cpu_s
     return Round(

@@ -56,7 +56,7 @@ async def _take(body: bytes, *, status: str = "200 OK", whole: bool = True, size
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        load = Load(port=port, headers={"x-api-key": "k"}, bodies=[{}, {}], concurrency=1)
+        load = Load(port=port, headers={}, bodies=[{}, {}], concurrency=1, spacing_s=0)
         return await asyncio.to_thread(take, load)
 
 

@@ -12,8 +12,8 @@ def test_it_accepts_what_fits_exactly() -> None:
     check_lengths(prompt_tokens=60, max_tokens=40, context_tokens=100)
 
 
-@pytest.mark.parametrize("prompt_tokens", [100, 101])
-def test_it_refuses_a_prompt_that_leaves_no_room(prompt_tokens: int) -> None:
+@pytest.mark.parametrize("prompt_tokens", [101, 5000])
+def test_it_refuses_a_prompt_beyond_the_context(prompt_tokens: int) -> None:
     with pytest.raises(TandemError) as caught:
         check_lengths(prompt_tokens=prompt_tokens, max_tokens=1, context_tokens=100)
 

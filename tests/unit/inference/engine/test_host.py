@@ -1,0 +1,282 @@
+"""The host of an engine, with a scripted backend and a gateway that the tests play by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+import redis.asyncio
+
+from inference.backends.scripted import ScriptedBackend
+from inference.engine import host as host_module
+from inference.engine.host import EngineHost
+from inference.errors import ErrorCode
+from inference.events import Failed, Finished, TextDelta
+from inference.request import Lane
+from inference.transport.frames import (
+    Accepted,
+    Cancel,
+    EngineState,
+    Frame,
+    QueueEntry,
+    decode_frames,
+    encode,
+)
+from inference.transport.keys import Keys
+from inference.transport.options import TransportOptions
+from tests.conftest import Eventually
+from tests.contracts.requests import make_entry, make_request
+from tests.streams import entries_of, until
+
+ENDLESS = 'script: {"tokens": 100000, "token_delay_s": 0.05}'
+
+Made = tuple[EngineHost, "asyncio.Task[bool]"]
+
+
+class Gateway:
+    """A gateway's traces in Redis, and what it has received."""
+
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+        self.frames: list[Frame] = []
+
+    async def live(self) -> None:
+        await self._client.set(self._keys.gateway("g1"), b"1")
+        await self._client.xadd(self._keys.reply("g1"), {"hello": b"1"})
+
+    async def ask(self, text: str = "go", attempt: int = 0, request_id: str = "r1") -> None:
+        request = msgspec.structs.replace(make_request(text, max_tokens=900), id=request_id)
+        entry = QueueEntry(gateway_id="g1", attempt=attempt, request=request)
+        queue = self._keys.queue("model-under-test", Lane.REALTIME)
+        await self._client.xadd(queue, {"r": encode(entry)})
+
+    async def cancel(self, engine_id: str, attempt: int = 0) -> None:
+        cancel = encode(Cancel(request_id="r1", attempt=attempt))
+        await self._client.xadd(self._keys.control(engine_id), {"c": cancel})
+
+    async def see(self, condition: Callable[[list[Frame]], bool]) -> list[Frame]:
+        """Wait until what has come fulfils the condition."""
+
+        async def look() -> bool:
+            entries = await entries_of(self._client, self._keys.reply("g1"))
+            self.frames = [
+                frame
+                for _, fields in entries
+                if b"f" in fields
+                for frame in decode_frames(fields[b"f"])
+            ]
+            return condition(self.frames)
+
+        await until(look)
+        return self.frames
+
+
+def has(kind: type[Any], attempt: int = 0) -> Callable[[list[Frame]], bool]:
+    """Return a condition: such an event of that attempt has come."""
+    return lambda frames: any(
+        isinstance(frame.body, kind) and frame.attempt == attempt for frame in frames
+    )
+
+
+@pytest.fixture(autouse=True)
+def _short_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module, "DRAIN_S", 0.1)
+
+
+@pytest.fixture
+async def gateway(client: redis.asyncio.Redis, options: TransportOptions) -> Gateway:
+    made = Gateway(client, Keys(options.prefix))
+    await made.live()
+    return made
+
+
+@asynccontextmanager
+async def running(
+    options: TransportOptions, *, stall_after_s: float = 30, **fields: Any
+) -> AsyncIterator[Made]:
+    """Run a host, and stop it at the end."""
+    entry = make_entry(**fields)
+    host = EngineHost(entry, ScriptedBackend(entry), options, stall_after_s)
+    task = asyncio.create_task(host.run())
+    try:
+        yield host, task
+    finally:
+        host.request_stop()
+        async with asyncio.timeout(20):
+            await task
+
+
+async def test_it_takes_a_request_and_numbers_its_frames(
+    options: TransportOptions, gateway: Gateway
+) -> None:
+    async with running(options) as (host, _):
+        await gateway.ask('script: {"text": "a b"}')
+        frames = await gateway.see(has(Finished))
+    assert [frame.seq for frame in frames] == list(range(len(frames)))
+    assert frames[0].body == Accepted(host.engine_id)
+    text = [frame.body.text for frame in frames if isinstance(frame.body, TextDelta)]
+    assert "".join(text) == "a b"
+    assert host.report().in_flight == 0
+
+
+async def test_it_takes_no_more_than_it_can_run(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis, eventually: Eventually
+) -> None:
+    queue = Keys(options.prefix).queue("model-under-test", Lane.REALTIME)
+    async with running(options, capacity=2) as (host, _):
+        for number in range(3):
+            await gateway.ask(ENDLESS, request_id=f"r{number}")
+        await eventually(lambda: host.report().in_flight == 2)
+        assert await client.xlen(queue) == 1
+
+
+async def test_a_cancel_stops_a_request_and_frees_its_place(
+    options: TransportOptions, gateway: Gateway, eventually: Eventually
+) -> None:
+    async with running(options, capacity=1) as (host, _):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        await gateway.cancel(host.engine_id)
+        await eventually(lambda: host.report().in_flight == 0)
+        await gateway.ask(attempt=1)
+        await gateway.see(has(Finished, attempt=1))
+
+
+async def test_a_cancel_of_another_attempt_stops_nothing(
+    options: TransportOptions, gateway: Gateway
+) -> None:
+    async with running(options) as (host, _):
+        await gateway.ask('script: {"tokens": 40, "token_delay_s": 0.02}', attempt=1)
+        await gateway.see(has(TextDelta, attempt=1))
+        await gateway.cancel(host.engine_id, attempt=0)
+        await gateway.see(has(Finished, attempt=1))
+
+
+async def test_a_request_that_comes_twice_runs_once(
+    options: TransportOptions, gateway: Gateway
+) -> None:
+    async with running(options):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        await gateway.ask(ENDLESS)
+        await gateway.ask(request_id="later")
+        await gateway.see(lambda frames: any(frame.request_id == "later" for frame in frames))
+        accepted = [
+            frame
+            for frame in gateway.frames
+            if frame.request_id == "r1" and isinstance(frame.body, Accepted)
+        ]
+        assert len(accepted) == 1
+
+
+async def test_a_new_attempt_takes_the_place_of_the_one_before(
+    options: TransportOptions, gateway: Gateway, eventually: Eventually
+) -> None:
+    async with running(options) as (host, _):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        await gateway.ask(attempt=1)
+        await gateway.see(has(Finished, attempt=1))
+        await eventually(lambda: host.report().in_flight == 0)
+
+
+async def test_the_requests_of_a_gateway_that_is_gone_are_dropped(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis, eventually: Eventually
+) -> None:
+    async with running(options) as (host, _):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        await client.delete(Keys(options.prefix).gateway("g1"))
+        await eventually(lambda: host.report().in_flight == 0)
+        assert host.report().state is EngineState.READY
+
+
+async def test_the_requests_of_a_gateway_without_a_reply_stream_are_dropped(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis, eventually: Eventually
+) -> None:
+    async with running(options) as (host, _):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        await client.delete(Keys(options.prefix).reply("g1"))
+        await eventually(lambda: host.report().in_flight == 0)
+
+
+async def test_told_to_stop_it_finishes_what_it_runs(
+    options: TransportOptions, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_module, "DRAIN_S", 20)
+    async with running(options) as (host, task):
+        await gateway.ask('script: {"tokens": 20, "token_delay_s": 0.02}')
+        await gateway.see(has(TextDelta))
+        host.request_stop()
+        assert await task
+        await gateway.see(has(Finished))
+
+
+async def test_told_to_stop_it_hands_back_what_takes_too_long(
+    options: TransportOptions, gateway: Gateway
+) -> None:
+    async with running(options) as (host, task):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        host.request_stop()
+        assert await task
+        last = (await gateway.see(has(Failed)))[-1]
+    assert isinstance(last.body, Failed)
+    assert last.body.code is ErrorCode.ENGINE_LOST
+
+
+async def test_a_hung_engine_is_given_up(options: TransportOptions, gateway: Gateway) -> None:
+    async with running(options, stall_after_s=0.3) as (host, task):
+        await gateway.ask('script: {"hang_at": 1}')
+        await gateway.see(has(Failed))
+        assert not await task
+        assert host.report().state is EngineState.FAILED
+        assert "no progress" in host.report().reason
+
+
+async def test_an_idle_engine_is_not_taken_for_a_hung_one(
+    options: TransportOptions, gateway: Gateway, eventually: Eventually
+) -> None:
+    async with running(options, stall_after_s=0.1) as (host, task):
+        await eventually(lambda: host.report().state is EngineState.READY)
+        with contextlib.suppress(TimeoutError):
+            # Long enough for many looks.
+            await asyncio.wait_for(asyncio.shield(task), 0.5)
+        assert host.report().state is EngineState.READY
+
+
+async def test_an_engine_that_cannot_load_says_why_until_it_is_stopped(
+    options: TransportOptions, eventually: Eventually
+) -> None:
+    async with running(options, engine_options={"nonsense": 1}) as (host, task):
+        await eventually(lambda: host.report().state is EngineState.FAILED)
+        assert "nonsense" in host.report().reason
+        assert not task.done()
+
+
+async def test_an_engine_that_cannot_load_is_given_up_after_a_while(
+    options: TransportOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_module, "LINGER_S", 0.01)
+    async with running(options, engine_options={"nonsense": 1}) as (_, task):
+        assert not await task
+
+
+async def test_nothing_of_a_stopped_engine_is_left(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis
+) -> None:
+    keys = Keys(options.prefix)
+    async with running(options) as (host, _):
+        await gateway.ask()
+        await gateway.see(has(Finished))
+        await gateway.cancel(host.engine_id)
+    assert not await client.exists(
+        keys.engines, keys.engine(host.engine_id), keys.control(host.engine_id)
+    )

@@ -1,0 +1,324 @@
+"""The gateway's end, against an engine that the tests play by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+import redis.asyncio
+
+from inference.errors import ErrorCode, TandemError
+from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta, Usage
+from inference.request import GenerationRequest, Lane, Message, Role, Sampling, TextPart
+from inference.transport.dispatcher import Dispatcher
+from inference.transport.frames import (
+    Accepted,
+    Cancel,
+    EngineReport,
+    EngineState,
+    Frame,
+    QueueEntry,
+    decode_cancel,
+    decode_entry,
+    encode,
+)
+from inference.transport.keys import Keys
+from inference.transport.options import TransportOptions
+from inference.transport.run import Run
+from tests.conftest import Eventually
+from tests.streams import entries_of, until
+
+FINISHED = Finished(
+    reason=FinishReason.END, usage=Usage(prompt_tokens=1, cached_tokens=0, output_tokens=1)
+)
+
+
+def make_request(request_id: str = "r1", timeout_s: float = 60) -> GenerationRequest:
+    return GenerationRequest(
+        id=request_id,
+        model="m",
+        messages=(Message(role=Role.USER, parts=(TextPart("hi"),)),),
+        sampling=Sampling(max_tokens=1),
+        deadline_s=time.time() + timeout_s,
+    )
+
+
+class Engine:
+    """An engine's traces in Redis."""
+
+    def __init__(self, client: redis.asyncio.Redis, keys: Keys, engine_id: str) -> None:
+        self._client = client
+        self._keys = keys
+        self.engine_id = engine_id
+        self._queue = keys.queue("m", Lane.REALTIME)
+
+    async def live(self, state: EngineState = EngineState.READY) -> None:
+        report = EngineReport(
+            engine_id=self.engine_id,
+            model="m",
+            host="h",
+            pid=1,
+            state=state,
+            capacity=1,
+            in_flight=0,
+            kv_use=None,
+            started_at_s=0,
+            reason="because",
+        )
+        await self._client.sadd(self._keys.engines, self.engine_id)
+        await self._client.set(self._keys.engine(self.engine_id), encode(report))
+
+    async def die(self) -> None:
+        await self._client.delete(self._keys.engine(self.engine_id))
+
+    async def waiting(self) -> list[QueueEntry]:
+        entries = await entries_of(self._client, self._queue)
+        return [decode_entry(fields[b"r"]) for _, fields in entries]
+
+    async def take(self) -> QueueEntry:
+        """Wait for a request and accept it."""
+        (entry_id, fields), *_ = await until(partial(entries_of, self._client, self._queue))
+        await self._client.xdel(self._queue, entry_id)
+        entry = decode_entry(fields[b"r"])
+        await self.say(entry, 0, Accepted(self.engine_id))
+        return entry
+
+    async def say(self, entry: QueueEntry, seq: int, *bodies: Accepted | Event) -> None:
+        frames = [
+            Frame(entry.request.id, entry.attempt, self.engine_id, number, each)
+            for number, each in enumerate(bodies, seq)
+        ]
+        await self._client.xadd(self._keys.reply(entry.gateway_id), {"f": encode(frames)})
+
+    async def cancelled(self) -> Cancel:
+        """Wait for a cancel."""
+        control = self._keys.control(self.engine_id)
+        (_, fields), *_ = await until(partial(entries_of, self._client, control))
+        return decode_cancel(fields[b"c"])
+
+    async def has_none_waiting(self) -> bool:
+        return not await self.waiting()
+
+
+@pytest.fixture
+async def engine(client: redis.asyncio.Redis, keys: Keys) -> Engine:
+    made = Engine(client, keys, "e1")
+    await made.live()
+    return made
+
+
+@pytest.fixture
+async def dispatcher(options: TransportOptions, engine: Engine) -> AsyncIterator[Dispatcher]:
+    made = Dispatcher(options)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def rest_of(run: Run) -> list[Event]:
+    async with asyncio.timeout(20):
+        return [event async for event in run]
+
+
+async def test_a_request_is_queued_and_its_events_come_back(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    entry = await engine.take()
+    assert entry.request == run.request
+    events: list[Event] = [Started(1), TextDelta("a"), FINISHED]
+    await engine.say(entry, 1, *events)
+    assert await rest_of(run) == events
+    assert dispatcher.in_flight == 0
+
+
+async def test_without_an_engine_it_refuses_at_once(
+    dispatcher: Dispatcher, engine: Engine, eventually: Eventually
+) -> None:
+    await engine.live(EngineState.FAILED)
+    await eventually(lambda: not dispatcher.engines.ready("m"))
+    with pytest.raises(TandemError, match=r"'m' .* failed \(because\)") as caught:
+        await dispatcher.submit(make_request(), max_waiting=1)
+    assert caught.value.code is ErrorCode.NO_ENGINE
+    assert await engine.waiting() == []
+
+
+async def test_a_full_queue_takes_no_more(dispatcher: Dispatcher, engine: Engine) -> None:
+    await dispatcher.submit(make_request("r1"), max_waiting=1)
+    with pytest.raises(TandemError) as caught:
+        await dispatcher.submit(make_request("r2"), max_waiting=1)
+    assert caught.value.code is ErrorCode.OVERLOADED
+    assert caught.value.retry_after_s
+    assert [entry.request.id for entry in await engine.waiting()] == ["r1"]
+    assert dispatcher.in_flight == 1
+
+
+async def test_closing_takes_a_waiting_request_off_the_queue(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    run.close()
+    await until(engine.has_none_waiting)
+
+
+async def test_closing_cancels_a_running_request(dispatcher: Dispatcher, engine: Engine) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    entry = await engine.take()
+    await engine.say(entry, 1, Started(1))
+    await run.next()
+    run.close()
+    assert await engine.cancelled() == Cancel(request_id="r1", attempt=0)
+
+
+async def test_a_caller_that_leaves_while_its_request_is_queued_leaves_nothing(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    # Cancelled after each number of turns of the loop: some of them are in the middle of a write.
+    for turns in range(40):
+        task = asyncio.create_task(dispatcher.submit(make_request(f"r{turns}"), max_waiting=-1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if not task.done():
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            task.result().close()
+    await until(engine.has_none_waiting)
+    assert dispatcher.in_flight == 0
+
+
+async def test_a_request_that_nobody_waits_for_is_cancelled_when_it_is_taken(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    entry = QueueEntry(gateway_id=dispatcher.gateway_id, attempt=0, request=make_request("gone"))
+    await engine.say(entry, 0, Accepted("e1"))
+    assert await engine.cancelled() == Cancel(request_id="gone", attempt=0)
+
+
+async def test_what_takes_too_long_is_cancelled(dispatcher: Dispatcher, engine: Engine) -> None:
+    run = await dispatcher.submit(make_request(timeout_s=0.3), max_waiting=1)
+    await engine.take()
+    (event,) = await rest_of(run)
+    assert isinstance(event, Failed)
+    assert event.code is ErrorCode.TIMEOUT
+    assert await engine.cancelled() == Cancel(request_id="r1", attempt=0)
+
+
+async def test_another_engine_gets_what_a_dead_one_had_not_begun(
+    dispatcher: Dispatcher,
+    client: redis.asyncio.Redis,
+    keys: Keys,
+    engine: Engine,
+    eventually: Eventually,
+) -> None:
+    other = Engine(client, keys, "e2")
+    await other.live()
+    await eventually(lambda: len(dispatcher.engines.ready("m")) == 2)
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    await engine.say(await engine.take(), 1, Started(1))
+    await eventually(lambda: run.engine_id == "e1")
+    await engine.die()
+    second = await other.take()
+    assert second.attempt == 1
+    await other.say(second, 1, Started(1), TextDelta("a"), FINISHED)
+    assert await rest_of(run) == [Started(1), TextDelta("a"), FINISHED]
+
+
+async def test_a_stream_that_loses_its_engine_ends(
+    dispatcher: Dispatcher, engine: Engine, eventually: Eventually
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    await engine.say(await engine.take(), 1, Started(1), TextDelta("a"))
+    await eventually(lambda: run.text_sent)
+    await engine.die()
+    last = (await rest_of(run))[-1]
+    assert isinstance(last, Failed)
+    assert last.code is ErrorCode.ENGINE_LOST
+
+
+async def test_a_request_that_waits_for_the_last_engine_to_die_ends(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    await engine.die()
+    (event,) = await rest_of(run)
+    assert isinstance(event, Failed)
+    assert event.code is ErrorCode.NO_ENGINE
+
+
+async def test_when_redis_forgets_everything_a_request_without_text_starts_again(
+    dispatcher: Dispatcher, client: redis.asyncio.Redis, keys: Keys, engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    first = await engine.take()
+    await engine.say(first, 1, Started(1))
+    assert await run.next() == [Started(1)]
+    await client.delete(keys.reply(dispatcher.gateway_id))
+    second = await engine.take()
+    assert second.attempt == 1
+    assert await engine.cancelled() == Cancel(request_id="r1", attempt=0)
+    await engine.say(second, 1, Started(1), FINISHED)
+    assert await rest_of(run) == [FINISHED]
+
+
+async def test_when_redis_forgets_everything_a_stream_ends_and_its_engine_stops(
+    dispatcher: Dispatcher,
+    client: redis.asyncio.Redis,
+    keys: Keys,
+    engine: Engine,
+    eventually: Eventually,
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    await engine.say(await engine.take(), 1, Started(1), TextDelta("a"))
+    await eventually(lambda: run.text_sent)
+    await client.delete(keys.reply(dispatcher.gateway_id))
+    assert isinstance((await rest_of(run))[-1], Failed)
+    assert await engine.cancelled() == Cancel(request_id="r1", attempt=0)
+
+
+async def test_whoever_queues_a_request_counts_as_alive(
+    dispatcher: Dispatcher, client: redis.asyncio.Redis, keys: Keys, engine: Engine
+) -> None:
+    await client.delete(keys.gateway(dispatcher.gateway_id))
+    await dispatcher.submit(make_request(), max_waiting=1)
+    assert await client.exists(keys.gateway(dispatcher.gateway_id))
+
+
+async def test_a_frame_of_another_version_harms_nobody(
+    dispatcher: Dispatcher, client: redis.asyncio.Redis, keys: Keys, engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    await client.xadd(keys.reply(dispatcher.gateway_id), {"f": b"\xc1"})
+    await engine.say(await engine.take(), 1, FINISHED)
+    assert await rest_of(run) == [FINISHED]
+
+
+async def test_stopping_ends_every_run_and_leaves_nothing(
+    options: TransportOptions, client: redis.asyncio.Redis, keys: Keys, engine: Engine
+) -> None:
+    dispatcher = Dispatcher(options)
+    await dispatcher.start()
+    run = await dispatcher.submit(make_request(), max_waiting=1)
+    await dispatcher.stop()
+    (event,) = await rest_of(run)
+    assert isinstance(event, Failed)
+    assert event.code is ErrorCode.UNAVAILABLE
+    gateway_id = dispatcher.gateway_id
+    assert not await client.exists(keys.reply(gateway_id), keys.gateway(gateway_id))
+
+
+async def test_a_redis_that_cannot_be_reached_is_waited_for_and_then_reported(
+    options: TransportOptions, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(**_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(dispatcher, "_enqueue", fail)
+    with pytest.raises(TandemError) as caught:
+        await dispatcher.submit(make_request(), max_waiting=1)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert dispatcher.in_flight == 0
