@@ -117,6 +117,9 @@ class ApiKeyAdmin(NudgingAdmin):
         return TemplateResponse(request, "admin/gateway/apikey/revoke_selected.html", context)
 
 
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+
 class ModelForm(_ModelForm):
     """One catalogue entry, checked against the others."""
 
@@ -139,6 +142,17 @@ class ModelForm(_ModelForm):
                 'Must be a JSON object, such as {"dtype": "float32", "max_model_len": 2048}.'
             )
         return options
+
+    def clean_default_sampling(self) -> dict[str, float]:
+        """Accept numbers for the three parameters only."""
+        sampling = self.cleaned_data["default_sampling"]
+        if not isinstance(sampling, dict) or not all(
+            name in _SAMPLING and type(value) in (int, float) for name, value in sampling.items()
+        ):
+            raise forms.ValidationError(
+                f'Numbers for {", ".join(_SAMPLING)} as a JSON object, such as {{"top_p": 0.9}}.'
+            )
+        return sampling
 
     def clean(self) -> None:
         """Refuse names that another model has, and a vLLM model without weights."""
@@ -172,6 +186,17 @@ class CatalogueAdmin(NudgingAdmin):
         (None, {"fields": ["id", "display_name", "aliases", "enabled"]}),
         ("Engine", {"fields": ["backend", "weights", "context_tokens", "engine_options"]}),
         ("Load", {"fields": ["capacity", "max_waiting", "workers"]}),
+        (
+            "What the model can do",
+            {
+                "fields": [
+                    *("vision", "images_without_vision"),
+                    *("reasoning", "reasoning_parser"),
+                    *("tool_parser", "describe_tools"),
+                    *("chat_template", "default_sampling"),
+                ]
+            },
+        ),
         (
             "Canary",
             {

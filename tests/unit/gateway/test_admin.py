@@ -13,6 +13,7 @@ from django.test import Client
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from gateway import nudges
+from gateway.admin import CatalogueAdmin
 from gateway.keys import digest, find_key, load_principals, mint, revoke
 from gateway.models import ApiKey, Team
 from inference.models import Model
@@ -38,6 +39,9 @@ def model_form(**changes: object) -> dict[str, object]:
         "capacity": 32,
         "max_waiting": 256,
         "workers": 1,
+        "images_without_vision": "placeholder",
+        "reasoning": "none",
+        "default_sampling": "{}",
     } | changes
 
 
@@ -138,6 +142,8 @@ def test_a_model_is_added_with_aliases_and_options(admin_client: Client) -> None
         ({"aliases": '[" fast"]'}, "Must be a JSON list of names"),
         ({"engine_options": "[]"}, "Must be a JSON object"),
         ({"engine_options": "null"}, "Must be a JSON object"),
+        ({"default_sampling": '{"top_x": 1}'}, "Numbers for temperature, top_p, top_k"),
+        ({"default_sampling": '{"top_p": true}'}, "Numbers for temperature, top_p, top_k"),
         ({"weights": ""}, "A vLLM model needs the folder of its weights."),
         ({"aliases": '["QUICK"]'}, "The name 'quick' is taken by other."),
         ({"aliases": '["other"]'}, "The name 'other' is taken by other."),
@@ -155,6 +161,11 @@ def test_a_model_that_would_not_work_is_refused_with_the_reason(
     assert page.status_code == 200
     assert message in unescape(page.content.decode())
     assert Model.objects.count() == 1
+
+
+def test_the_form_shows_every_field_of_a_model() -> None:
+    shown = {name for _, options in CatalogueAdmin.fieldsets for name in options["fields"]}
+    assert shown == {field.name for field in Model._meta.fields} - {"created_at"}
 
 
 def test_a_model_s_own_names_are_not_taken_from_it(admin_client: Client) -> None:
