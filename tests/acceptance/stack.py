@@ -26,6 +26,7 @@ from gateway.supervise import postgres, valkey
 from gateway.supervise.embedded import wait_for_postgres, wait_for_redis
 from gateway.supervise.layout import Layout
 from gateway.supervise.processes import end_with_parent
+from inference.models import Model
 from inference.request import Lane
 from inference.transport.connection import connect_sync
 from inference.transport.frames import EngineReport, EngineState, decode_report
@@ -279,21 +280,11 @@ class Stack:
 
     def add_model(self, model: str, **fields: Any) -> str:
         """Put a model into the catalogue, a scripted one unless told otherwise."""
-        row: dict[str, Any] = {
-            "id": model,
-            "display_name": "",
-            "aliases": [],
-            "backend": "scripted",
-            "weights": "",
-            "context_tokens": 100_000,
-            "capacity": 64,
-            "max_waiting": 256,
-            "workers": 1,
-            "engine_options": {},
-            "canary_prompt": "",
-            "canary_expect": "",
-            "enabled": True,
-        } | fields
+        # What is not named is as it would be in the admin's empty form.
+        empty = {field.name: field.get_default() for field in Model._meta.fields}
+        named = {"id": model, "backend": "scripted", "context_tokens": 100_000, "capacity": 64}
+        row: dict[str, Any] = empty | named | fields
+        del row["created_at"]
         columns = ", ".join(row)
         marks = ", ".join("%s" for _ in row)
         values = [

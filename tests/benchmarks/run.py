@@ -6,17 +6,23 @@ Starts everything it needs, prints a report in Markdown and keeps it in `docs/be
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Protocol
 
-from gateway.config import load
-from tests.acceptance.stack import Stack
-from tests.benchmarks import beside_vllm, path
-from tests.benchmarks.load import ROOT
-from tests.benchmarks.report import Section, render
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+django.setup()
+
+from gateway.config import load  # noqa: E402
+from tests.acceptance.stack import Stack  # noqa: E402
+from tests.benchmarks import beside_vllm, path  # noqa: E402
+from tests.benchmarks.load import ROOT  # noqa: E402
+from tests.benchmarks.report import Section, render  # noqa: E402
 
 _REPORT = ROOT / "docs" / "benchmarks" / "latest.md"
 
