@@ -116,6 +116,17 @@ def decode_messages(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> D
     as "reject", also for the first field that is unknown or cannot be honoured. Tools that
     nobody here can run are skipped and listed either way.
     """
+    decoded = _decode(obj, unknown)
+    if decoded.body.max_tokens == 0 and not _is_marked(decoded.body):
+        # Filling the cache needs to be meant: without a mark, 0 is a slip of the client's.
+        raise invalid(
+            "max_tokens: Input should be greater than or equal to 1; "
+            "0 is for filling the cache up to a `cache_control` mark"
+        )
+    return decoded
+
+
+def _decode(obj: dict[str, Any], unknown: UnknownFields) -> DecodedMessages:
     try:
         body = MessagesBody.model_validate(obj)
     except ValidationError as error:
@@ -132,7 +143,16 @@ def decode_count(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> Deco
 
     Raises what `decode_messages` raises.
     """
-    return decode_messages({"max_tokens": 0, **obj}, unknown)
+    return _decode({"max_tokens": 0, **obj}, unknown)
+
+
+def _is_marked(body: MessagesBody) -> bool:
+    blocks = [*(body.system or ()), *(body.tools or ())]
+    for message in body.messages:
+        blocks += message.content
+    return bool(body.cache_control) or any(
+        getattr(block, "cache_control", None) for block in blocks
+    )
 
 
 def ignored_header(ignored: Iterable[str]) -> bytes:

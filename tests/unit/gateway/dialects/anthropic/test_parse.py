@@ -167,4 +167,4 @@ def test_no_output_schema_is_none() -> None:
 
 
 def test_max_tokens_zero_asks_for_no_answer() -> None:
-    assert parse(max_tokens=0).sampling.max_tokens == 0
+    assert parse(max_tokens=0, cache_control={"type": "ephemeral"}).sampling.max_tokens == 0

@@ -17,6 +17,7 @@ from inference.errors import ErrorCode, TandemError
 
 TURN: dict[str, Any] = {"role": "user", "content": "hi"}
 MINIMAL: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [TURN]}
+MARKED = {"cache_control": {"type": "ephemeral"}}
 
 
 def with_content(*content: Any) -> dict[str, Any]:
@@ -167,8 +168,18 @@ def test_it_accepts_every_role_in_any_order() -> None:
     assert [message.role for message in body.messages] == roles
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_max_tokens_zero_needs_a_cache_mark(marked: bool) -> None:
+    asked = MINIMAL | {"max_tokens": 0} | (MARKED if marked else {})
+    if marked:
+        assert decode_messages(asked).body.max_tokens == 0
+        return
+    with pytest.raises(TandemError, match="max_tokens: Input should be greater than or equal to 1"):
+        decode_messages(asked)
+
+
 def test_it_accepts_the_ends_of_every_range() -> None:
-    decode_messages(MINIMAL | {"max_tokens": 0, "temperature": 0, "top_p": 1, "top_k": -1})
+    decode_messages(MINIMAL | MARKED | {"max_tokens": 0, "temperature": 0, "top_p": 1, "top_k": -1})
     decode_messages(MINIMAL | {"max_tokens": 2**31 - 1, "temperature": 2, "top_p": 1e-6})
 
 
