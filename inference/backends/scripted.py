@@ -63,12 +63,12 @@ class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one request plays. A token is a word with the space before it.
 
-    `thinking` comes first, then `text`, then `tool_calls`. `tokens` is the length of the text,
-    made by repeating or cutting it; None plays it once. `echo` answers with the last user message
-    instead. `cached_tokens` is how much of the prompt was found in the cache. Delays are in
-    seconds: before `Started`, before the first token, and between tokens. A fault strikes before
-    the token of that index: `fail_at` ends the run, `hang_at` never goes on, `die_at` kills the
-    process.
+    `thinking` comes first, unless the request forbids it, then `text`, then `tool_calls`. `tokens`
+    is the length of the text, made by repeating or cutting it; None plays it once. `echo` answers
+    with the last user message instead. `cached_tokens` is how much of the prompt was found in the
+    cache. Delays are in seconds: before `Started`, before the first token, and between tokens. A
+    fault strikes before the token of that index: `fail_at` ends the run, `hang_at` never goes on,
+    `die_at` kills the process.
     """
 
     thinking: str = ""
@@ -172,7 +172,7 @@ class ScriptedBackend:
     ) -> AsyncGenerator[Event]:
         answer = _Playing(request)
         reason: FinishReason | None = None
-        for token in _tokens(script):
+        for token in _tokens(script, thinking=request.thinking is not False):
             if answer.tokens == request.sampling.max_tokens:
                 reason = FinishReason.LENGTH
                 break
@@ -286,8 +286,9 @@ class _Playing:
         yield from self._blocks.end()
 
 
-def _tokens(script: Script) -> Iterator[_Token]:
-    yield from map(ThinkingDelta, _TOKEN.findall(script.thinking))
+def _tokens(script: Script, *, thinking: bool) -> Iterator[_Token]:
+    if thinking:
+        yield from map(ThinkingDelta, _TOKEN.findall(script.thinking))
     yield from _text_tokens(script)
     for index, call in enumerate(script.tool_calls):
         for number, fragment in enumerate(call.arguments or ("",)):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import anthropic
 import pytest
 
 from gateway.config import BASE_DIR
@@ -64,6 +65,9 @@ def real_model(stack: Stack, gateway: Gateway) -> str:
         weights=DEFAULT_MODEL,
         context_tokens=2048,
         capacity=4,
+        # Its chat template knows no tools.
+        tool_parser="hermes",
+        describe_tools=True,
         engine_options={"dtype": "float32", "kv_cache_gib": 1},
         canary_prompt="What is the capital of France?",
         canary_expect="Paris",
@@ -90,3 +94,10 @@ def make_client(stack: Stack) -> Iterator[MakeClient]:
 def client(make_client: MakeClient, gateway: Gateway) -> Client:
     """Return a client of the shared gateway."""
     return make_client(gateway)
+
+
+@pytest.fixture
+def sdk(stack: Stack, gateway: Gateway) -> Iterator[anthropic.Anthropic]:
+    """Return Anthropic's own client, of the shared gateway."""
+    with anthropic.Anthropic(base_url=gateway.url, api_key=stack.key) as client:
+        yield client

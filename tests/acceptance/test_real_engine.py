@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anthropic
@@ -19,12 +19,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.engine]
 
 CAPITAL = "What is the capital of France?"
 GREEDY = {"temperature": 0}
-
-
-@pytest.fixture
-def sdk(stack: Stack, gateway: Gateway) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=gateway.url, api_key=stack.key) as client:
-        yield client
 
 
 @pytest.fixture

@@ -147,12 +147,11 @@ def decode_count(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> Deco
 
 
 def _is_marked(body: MessagesBody) -> bool:
-    blocks = [*(body.system or ()), *(body.tools or ())]
-    for message in body.messages:
-        blocks += message.content
-    return bool(body.cache_control) or any(
-        getattr(block, "cache_control", None) for block in blocks
-    )
+    blocks = [block for message in body.messages for block in message.content]
+    # A tool's result has blocks of its own.
+    inner = [part for block in blocks for part in getattr(block, "content", None) or ()]
+    places = [body, *(body.system or ()), *(body.tools or ()), *blocks, *inner]
+    return any(getattr(place, "cache_control", None) for place in places)
 
 
 def ignored_header(ignored: Iterable[str]) -> bytes:
