@@ -1,0 +1,64 @@
+// Runs one scenario with Anthropic's TypeScript SDK and prints what came of it as a line of JSON.
+//
+//     node run.mjs SCENARIO ARGUMENTS
+//
+// The arguments are a JSON array. Where Tandem is and with which key the SDK itself reads from
+// ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
+
+import Anthropic from "@anthropic-ai/sdk";
+
+const client = new Anthropic({ maxRetries: 0 });
+
+const scenarios = {
+  create: (asked) => client.messages.create(asked),
+
+  async stream(asked) {
+    const heard = { text: "", thinking: "", json: "" };
+    const stream = client.messages
+      .stream(asked)
+      .on("text", (delta) => (heard.text += delta))
+      .on("thinking", (delta) => (heard.thinking += delta))
+      .on("inputJson", (delta) => (heard.json += delta));
+    return { message: await stream.finalMessage(), heard };
+  },
+
+  // Asks, answers every call with the same result, and asks again with more to say.
+  async useTools(asked, result, more) {
+    const called = await client.messages.create(asked);
+    const results = called.content
+      .filter((block) => block.type === "tool_use")
+      .map((call) => ({ type: "tool_result", tool_use_id: call.id, content: result }));
+    const messages = [
+      ...asked.messages,
+      { role: "assistant", content: called.content },
+      { role: "user", content: [...results, { type: "text", text: more }] },
+    ];
+    const tool_choice = { type: "auto" };
+    const answered = await client.messages.create({ ...asked, messages, tool_choice });
+    return { called, answered };
+  },
+
+  countTokens: (asked) => client.messages.countTokens(asked),
+
+  // One model a page, so that the SDK has to turn pages.
+  async listModels() {
+    const models = [];
+    for await (const model of client.models.list({ limit: 1 })) models.push(model);
+    return models;
+  },
+
+  retrieveModel: (id) => client.models.retrieve(id),
+};
+
+async function run(scenario, parameters) {
+  try {
+    return { value: await scenarios[scenario](...parameters) };
+  } catch (error) {
+    if (!(error instanceof Anthropic.APIError)) throw error;
+    const { name, status, type, message, requestID } = error;
+    return { error: { name, status: status ?? null, type, message, requestID: requestID ?? null } };
+  }
+}
+
+const [scenario, parameters] = process.argv.slice(2);
+console.log(JSON.stringify(await run(scenario, JSON.parse(parameters))));
