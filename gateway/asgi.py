@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from channels.routing import ProtocolTypeRouter
 from django.conf import settings
@@ -20,7 +21,13 @@ def _application() -> ProtocolTypeRouter:
 
     services = Services(settings.TANDEM, transport_options())
     front = Front(services, django_application, settings.TANDEM.GATEWAY_ROLE)
-    return ProtocolTypeRouter({"http": front})
+    return ProtocolTypeRouter({"http": front, "websocket": _refuse})
+
+
+async def _refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Close a WebSocket before it opens: nothing here speaks it."""
+    await receive()
+    await send({"type": "websocket.close"})
 
 
 application = _application()

@@ -12,6 +12,9 @@ from inference.errors import ErrorCode, TandemError
 
 Header = tuple[bytes, bytes]
 
+MAX_MESSAGE_CHARS = 2000
+"""Messages repeat what callers sent, which may be megabytes."""
+
 
 class ErrorRow(NamedTuple):
     """What one error code means to a caller and to the log.
@@ -54,13 +57,16 @@ ERRORS: dict[ErrorCode, ErrorRow] = {
 def error_body(error: TandemError, request_id: str) -> bytes:
     """Return the JSON body: Anthropic's envelope, with the keys that sference's clients read."""
     row = ERRORS[error.code]
+    message = error.message
+    if len(message) > MAX_MESSAGE_CHARS:
+        message = f"{message[:MAX_MESSAGE_CHARS]} ..."
     return msgspec.json.encode(
         {
             "type": "error",
-            "error": {"type": row.anthropic_type, "message": error.message},
+            "error": {"type": row.anthropic_type, "message": message},
             "request_id": request_id,
             "status_code": row.status,
-            "detail": error.message,
+            "detail": message,
             "extra": {},
         }
     )

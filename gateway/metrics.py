@@ -107,7 +107,8 @@ class Metrics(ApiConsumer):
         engines.register(EngineCollector(self.services.dispatcher))
         body += generate_latest(engines)
         content_type = b"text/plain; version=0.0.4; charset=utf-8"
-        await self.respond(200, body, [(b"content-type", content_type)])
+        identity = (b"request-id", request.public_id.encode())
+        await self.respond(200, body, [(b"content-type", content_type), identity])
 
     def _registry(self) -> CollectorRegistry:
         if not self.services.config.PROMETHEUS_MULTIPROC_DIR:

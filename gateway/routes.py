@@ -39,12 +39,13 @@ PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/api/hello"})
 
 # How people write base URLs: doubled, with the vendor's name, or without the version.
 _PREFIX = re.compile(r"^(?:/anthropic)?(?:/v1)*(?=/|$)")
+_SLASHES = re.compile("^//+")
 _WITHOUT_VERSION = re.compile(r"^/(?:messages|models)(?:/|$)")
 
 _PATTERNS = [
     (
         # A model's id may hold slashes.
-        re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(route.path)) + "/?"),
+        re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(route.path)) + "/?"),
         route.consumer,
     )
     for route in ROUTES
@@ -53,6 +54,7 @@ _PATTERNS = [
 
 def normalise(path: str) -> str:
     """Return the path as ROUTES spells it: `/v1/v1/models` and `/models` mean `/v1/models`."""
+    path = _SLASHES.sub("/", path)
     prefix = _PREFIX.match(path)
     rest = path[prefix.end() :] if prefix else path
     if len(rest) != len(path) or _WITHOUT_VERSION.match(path):

@@ -23,7 +23,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     The answer is made in a task of its own while this consumer keeps reading, so that a client
     that disconnects cancels the task at once (Channels' own HTTP consumer sees it only after).
-    Every consumer needs a key unless it says that it is `public`.
+    Every consumer needs a key unless it says that it is `public`; no `methods` means any.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
@@ -80,7 +80,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             )
 
     def _check(self) -> None:
-        if self.request.method not in self.methods:
+        if self.methods and self.request.method not in self.methods:
             allowed = ", ".join(self.methods)
             raise TandemError(
                 ErrorCode.METHOD_NOT_ALLOWED,
@@ -126,7 +126,8 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         row = ERRORS[error.code]
         logger.log(
             row.log_level,
-            "%s %s %s: %s",
+            # Callers choose paths and parts of messages: no line of theirs, and no endless one.
+            "%s %s %.200r: %.500r",
             self.request.public_id,
             row.status,
             self.scope["path"],
@@ -158,7 +159,7 @@ class NotFound(ApiConsumer):
     """Answers paths that do not exist."""
 
     public = True
-    methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+    methods = ()
 
     async def handle(self, request: ApiRequest) -> None:
         """Say which path was not found."""

@@ -27,6 +27,9 @@ MAX_COUNT = 100_000
 
 MAX_PATTERN_CHARS = 2_000
 
+MAX_REFERENCES = 200
+"""Each is followed to find circles."""
+
 _COUNTS = (
     *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
     *("minContains", "maxContains"),
@@ -47,6 +50,9 @@ _SINGLE = ("additionalProperties", "propertyNames", "items", "additionalItems")
 _QUANTIFIER = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
+# The whole schema, or something named inside; nothing escaped, nothing counted.
+_PLAIN_REF = re.compile(r"#(?:/[^/~%]*[^/~%0-9][^/~%]*)*")
+
 Schema = dict[str, Any]
 
 
@@ -62,7 +68,10 @@ def check_size(schema: Schema, subject: str) -> None:
 def check_enforceable(schema: Schema, subject: str) -> None:
     """Raise `TandemError` (INVALID_REQUEST) naming the keyword that cannot be enforced, if any."""
     check_size(schema, subject)
-    for path, inner in _subschemas(schema, ""):
+    inside = list(_subschemas(schema, ""))
+    if sum("$ref" in inner for _, inner in inside) > MAX_REFERENCES:
+        raise _refusal(subject, f"the schema has more than {MAX_REFERENCES} references")
+    for path, inner in inside:
         for keyword, why in chain(_faults(inner), _circle_faults(inner, schema)):
             place = f" at {path}" if path else ""
             raise _refusal(subject, f"the schema's '{keyword}'{place} {why}")
@@ -110,10 +119,10 @@ def _faults(schema: Schema) -> Iterator[tuple[str, str]]:
         if schema.get(keyword, False) is not False:
             yield keyword, "cannot be enforced"
     for keyword in _COUNTS:
-        if isinstance(count := schema.get(keyword), int) and not 0 <= count <= MAX_COUNT:
+        if isinstance(count := schema.get(keyword), int | float) and not 0 <= count <= MAX_COUNT:
             yield keyword, f"must be from 0 to {MAX_COUNT}, not {count}"
-    if isinstance(ref := schema.get("$ref"), str) and not ref.startswith("#"):
-        yield "$ref", "must point into the schema itself"
+    if isinstance(ref := schema.get("$ref"), str) and not _PLAIN_REF.fullmatch(ref):
+        yield "$ref", "must name a definition of the schema itself, as in '#/$defs/name'"
     yield from _string_faults(schema)
     yield from _object_faults(schema)
 

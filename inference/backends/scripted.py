@@ -15,7 +15,7 @@ import signal
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from itertools import chain, cycle, islice
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -74,7 +74,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     thinking: str = ""
     text: str = "All work and no play makes Jack a dull boy."
     tool_calls: tuple[ScriptedCall, ...] = ()
-    tokens: int | None = None
+    tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     cached_tokens: int = 0
     echo: bool = False
     start_delay_s: float = 0

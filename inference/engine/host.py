@@ -38,6 +38,8 @@ DRAIN_S = 4.0
 # How long the backend may take to free what it has.
 STOP_S = 20.0
 
+_BROKEN = Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
+
 
 @dataclass(slots=True)
 class _Running:
@@ -237,10 +239,11 @@ class EngineHost:
             task.add_done_callback(partial(self._ended, entry))
 
     def _ended(self, entry: QueueEntry, task: asyncio.Task[None]) -> None:
-        del self._running[_key(entry)]
+        running = self._running.pop(_key(entry))
         self._admission.release(Lane.REALTIME)
         if not task.cancelled() and (error := task.exception()):
-            logger.error("Running a request failed", exc_info=error)
+            logger.error("Running request %s failed", entry.request.id, exc_info=error)
+            self._say(running, _BROKEN)
 
     async def _run(self, entry_id: bytes, entry: QueueEntry) -> None:
         running = self._running[_key(entry)]
@@ -274,7 +277,11 @@ class EngineHost:
         """Count prompts' tokens, one after another and beside whatever is generated."""
         while True:
             if taken := await self._counts.take():
-                await self._count(*taken)
+                counting = asyncio.create_task(self._count(*taken))
+                await asyncio.wait([counting])
+                if error := counting.exception():
+                    logger.error("Counting tokens failed", exc_info=error)
+                    self._put(taken[1], 1, _BROKEN)
 
     async def _count(self, entry_id: bytes, entry: QueueEntry) -> None:
         if not await self._counts.confirm(entry_id, entry):

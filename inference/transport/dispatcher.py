@@ -165,7 +165,14 @@ class Dispatcher:
         """Add the request to its queue. Return how many wait there if that is too many."""
         entry = QueueEntry(gateway_id=self.gateway_id, attempt=run.attempt, request=run.request)
         keys = [run.queue, self._keys.gateway(self.gateway_id)]
-        arguments: list[int | bytes] = [limit, encode(entry), self._options.heartbeat_ttl_ms]
+        try:
+            arguments: list[int | bytes] = [limit, encode(entry), self._options.heartbeat_ttl_ms]
+        except OverflowError:
+            # Only schemas hold numbers as they were sent.
+            raise TandemError(
+                ErrorCode.INVALID_REQUEST,
+                "a schema in the request has an integer that does not fit 64 bits",
+            ) from None
         give_up_s = time.monotonic() + self._options.enqueue_wait_s
         while True:
             try:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.dialects.anthropic.encode import PING, MessageStream, failure, message
 from gateway.dialects.anthropic.models import decode_page, render_list, render_model
@@ -37,6 +37,7 @@ from inference.transport.run import Run
 logger = logging.getLogger(__name__)
 
 Decode = Callable[[dict[str, Any], UnknownFields], DecodedMessages]
+T = TypeVar("T")
 _LARGE_BODY_BYTES = 256 * 1024
 
 
@@ -64,7 +65,9 @@ class PromptConsumer(AnthropicConsumer):
         """Check and translate the body, images fetched. Raises `TandemError` for what is wrong."""
         check_content_type(self.request.header(b"content-type"))
         check_content_encoding(self.request.header(b"content-encoding"))
-        body, ignored = await self._decode(decode)
+        body, ignored = await self._aside(
+            lambda: decode(decode_object(self.request.body), self.services.config.UNKNOWN_FIELDS)
+        )
         if ignored:
             self.extra_headers.append((b"tandem-ignored-fields", ignored_header(ignored)))
         entry = self.find_model(body.model)
@@ -80,16 +83,12 @@ class PromptConsumer(AnthropicConsumer):
         # A model that sees nothing gets a note instead, and nothing is fetched for it.
         sources = image_sources(body) if entry.vision else []
         images = await self.services.images.load(sources) if sources else []
-        return body, entry, to_request(body, context, images)
+        return body, entry, await self._aside(lambda: to_request(body, context, images))
 
-    async def _decode(self, decode: Decode) -> DecodedMessages:
-        raw, unknown = self.request.body, self.services.config.UNKNOWN_FIELDS
-
-        def read() -> DecodedMessages:
-            return decode(decode_object(raw), unknown)
-
-        # A huge body must not hold up every other stream while it is checked.
-        return await asyncio.to_thread(read) if len(raw) > _LARGE_BODY_BYTES else read()
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Work on the body: in a thread where it is so large that other streams would wait."""
+        large = len(self.request.body) > _LARGE_BODY_BYTES
+        return await asyncio.to_thread(work) if large else work()
 
 
 class CountTokensConsumer(PromptConsumer):

@@ -14,7 +14,13 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from gateway.dialects.anthropic.blocks import CacheControl, InputMessage, TextBlocks
 from gateway.dialects.anthropic.history import check_history
-from gateway.dialects.anthropic.tools import AnyToolChoice, Tools, check_tools, skipped_tools
+from gateway.dialects.anthropic.tools import (
+    AnyToolChoice,
+    Tools,
+    callable_tools,
+    check_tools,
+    skipped_tools,
+)
 from gateway.dialects.anthropic.validation import Wire, first_error, invalid
 
 UnknownFields = Literal["ignore", "reject"]
@@ -80,7 +86,7 @@ class MessagesBody(Wire):
     before `output_config` had its `format`.
     """
 
-    model: Annotated[str, Field(min_length=1)]
+    model: Annotated[str, Field(min_length=1, max_length=256)]
     max_tokens: Annotated[int, Field(ge=0, le=MAX_INT)]
     messages: Annotated[
         list[InputMessage],
@@ -100,6 +106,11 @@ class MessagesBody(Wire):
     output_config: OutputConfig | None = None
     output_format: OutputFormat | None = None
     cache_control: CacheControl | None = None
+
+
+# Proxies and clients take headers of a few thousand bytes.
+_SHOWN_NAMES = 20
+_SHOWN_CHARS = 40
 
 
 class DecodedMessages(NamedTuple):
@@ -150,13 +161,15 @@ def _is_marked(body: MessagesBody) -> bool:
     blocks = [block for message in body.messages for block in message.content]
     # A tool's result has blocks of its own.
     inner = [part for block in blocks for part in getattr(block, "content", None) or ()]
-    places = [body, *(body.system or ()), *(body.tools or ()), *blocks, *inner]
+    places = [body, *(body.system or ()), *callable_tools(body.tools), *blocks, *inner]
     return any(getattr(place, "cache_control", None) for place in places)
 
 
 def ignored_header(ignored: Iterable[str]) -> bytes:
-    """Return the names as a header's value: percent-encoded, since callers choose them."""
-    return b", ".join(quote(name, safe="").encode("ascii") for name in ignored)
+    """Return the names as a header's value: percent-encoded and cut, since callers choose them."""
+    names = [quote(name[:_SHOWN_CHARS], safe="") for name in ignored]
+    more = [f"+{len(names) - _SHOWN_NAMES}"] if len(names) > _SHOWN_NAMES else []
+    return ", ".join([*names[:_SHOWN_NAMES], *more]).encode("ascii")
 
 
 def _unhonoured(obj: dict[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import anthropic
 import httpx2
 import pytest
 
-from gateway.errors import ERRORS, error_body, error_headers
+from gateway.errors import ERRORS, MAX_MESSAGE_CHARS, error_body, error_headers
 from inference.errors import ErrorCode, TandemError
 
 # The exception that the official SDK raises for each code.
@@ -109,3 +109,8 @@ def test_the_sdk_does_not_repeat_a_request_that_used_up_its_whole_wait() -> None
 def test_what_a_caller_did_wrong_is_not_logged_as_trouble() -> None:
     for row in ERRORS.values():
         assert (row.log_level > logging.INFO) == (row.status >= 500)
+
+
+def test_a_message_is_never_endless() -> None:
+    body = error_body(TandemError(ErrorCode.NOT_FOUND, "x" * 1_000_000), "req_1")
+    assert len(body) < 3 * MAX_MESSAGE_CHARS

@@ -9,7 +9,14 @@ from gateway.routes import PUBLIC_PATHS, ROUTES, find
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/messages", "/v1/v1/messages", "/messages", "/anthropic/v1/messages", "/v1/messages/"],
+    [
+        "/v1/messages",
+        "//v1/messages",
+        "/v1/v1/messages",
+        "/messages",
+        "/anthropic/v1/messages",
+        "/v1/messages/",
+    ],
 )
 def test_it_finds_messages_under_every_base_url(path: str) -> None:
     assert find(path) == (MessagesConsumer, {})
@@ -20,8 +27,10 @@ def test_it_finds_the_list_of_models(path: str) -> None:
     assert find(path) == (ModelsConsumer, {})
 
 
-def test_it_finds_a_model_whose_id_holds_a_slash() -> None:
-    assert find("/v1/models/zai-org/GLM-5.2") == (ModelConsumer, {"model": "zai-org/GLM-5.2"})
+@pytest.mark.parametrize("end", ["", "/"])
+def test_it_finds_a_model_whose_id_holds_a_slash(end: str) -> None:
+    found = find(f"/v1/models/zai-org/GLM-5.2{end}")
+    assert found == (ModelConsumer, {"model": "zai-org/GLM-5.2"})
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/nothing", "/anthropic", "/v1/v1"])

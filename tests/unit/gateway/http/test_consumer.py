@@ -230,7 +230,8 @@ async def test_head_gets_the_headers_alone() -> None:
     assert connection.body == b""
 
 
-async def test_what_is_not_there_is_named() -> None:
-    connection = await ask(NotFound, method="DELETE")
+@pytest.mark.parametrize("method", ["DELETE", "BREW"])
+async def test_what_is_not_there_is_named_whatever_the_method(method: str) -> None:
+    connection = await ask(NotFound, method=method)
     assert connection.status == 404
-    assert "DELETE /x" in connection.error["message"]
+    assert f"{method} /x" in connection.error["message"]

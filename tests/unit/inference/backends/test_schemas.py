@@ -147,3 +147,13 @@ def test_it_bounds_depth_without_recursion() -> None:
 def test_it_bounds_size() -> None:
     with pytest.raises(TandemError, match=f"the schema is too large: .* > {MAX_BYTES} maximum"):
         check_size({"description": "x" * MAX_BYTES}, "it")
+
+
+def test_it_bounds_references() -> None:
+    chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(1000)}
+    assert "references" in refusal({"$defs": chain | {"d1000": STRING}, "$ref": "#/$defs/d0"})
+
+
+@pytest.mark.parametrize("reference", ["#/anyOf/0", "#/$defs/a~1b", "#/$defs/a%20b"])
+def test_it_follows_plain_references_only(reference: str) -> None:
+    assert "'$ref'" in refusal({"anyOf": [{"$ref": reference}]})

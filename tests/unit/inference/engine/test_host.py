@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,8 +16,8 @@ from inference.backends.scripted import ScriptedBackend
 from inference.engine import host as host_module
 from inference.engine.host import EngineHost
 from inference.errors import ErrorCode
-from inference.events import Failed, Finished, TextDelta
-from inference.request import Lane
+from inference.events import Event, Failed, Finished, Started, TextDelta
+from inference.request import GenerationRequest, Lane
 from inference.transport.frames import (
     Accepted,
     Cancel,
@@ -50,10 +50,12 @@ class Gateway:
         await self._client.set(self._keys.gateway("g1"), b"1")
         await self._client.xadd(self._keys.reply("g1"), {"hello": b"1"})
 
-    async def ask(self, text: str = "go", attempt: int = 0, request_id: str = "r1") -> None:
+    async def ask(
+        self, text: str = "go", attempt: int = 0, request_id: str = "r1", queue: str = ""
+    ) -> None:
         request = msgspec.structs.replace(make_request(text, max_tokens=900), id=request_id)
         entry = QueueEntry(gateway_id="g1", attempt=attempt, request=request)
-        queue = self._keys.queue("model-under-test", Lane.REALTIME)
+        queue = queue or self._keys.queue("model-under-test", Lane.REALTIME)
         await self._client.xadd(queue, {"r": encode(entry)})
 
     async def cancel(self, engine_id: str, attempt: int = 0) -> None:
@@ -98,11 +100,15 @@ async def gateway(client: redis.asyncio.Redis, options: TransportOptions) -> Gat
 
 @asynccontextmanager
 async def running(
-    options: TransportOptions, *, stall_after_s: float = 30, **fields: Any
+    options: TransportOptions,
+    *,
+    stall_after_s: float = 30,
+    backend: type[ScriptedBackend] = ScriptedBackend,
+    **fields: Any,
 ) -> AsyncIterator[Made]:
     """Run a host, and stop it at the end."""
     entry = make_entry(**fields)
-    host = EngineHost(entry, ScriptedBackend(entry), options, stall_after_s)
+    host = EngineHost(entry, backend(entry), options, stall_after_s)
     task = asyncio.create_task(host.run())
     try:
         yield host, task
@@ -280,3 +286,28 @@ async def test_nothing_of_a_stopped_engine_is_left(
     assert not await client.exists(
         keys.engines, keys.engine(host.engine_id), keys.control(host.engine_id)
     )
+
+
+class BrokenBackend(ScriptedBackend):
+    """Breaks the port's promise to let nothing out but events."""
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
+        yield Started(prompt_tokens=1)
+        raise ZeroDivisionError
+
+    async def count(self, request: GenerationRequest) -> int:
+        raise ZeroDivisionError
+
+
+async def test_a_bug_in_a_backend_ends_its_request_and_nothing_else(
+    options: TransportOptions, gateway: Gateway
+) -> None:
+    async with running(options, backend=BrokenBackend) as (host, task):
+        await gateway.ask()
+        frames = await gateway.see(has(Failed))
+        await gateway.ask(request_id="r2", queue=Keys(options.prefix).counts("model-under-test"))
+        frames = await gateway.see(lambda seen: any(f.request_id == "r2" and f.seq for f in seen))
+        assert not task.done()
+    failures = [frame.body for frame in frames if isinstance(frame.body, Failed)]
+    assert [failed.code for failed in failures] == [ErrorCode.INTERNAL, ErrorCode.INTERNAL]
+    assert host.report().in_flight == 0

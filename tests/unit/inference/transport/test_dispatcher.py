@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from functools import partial
 
+import msgspec
 import pytest
 import redis.asyncio
 
@@ -321,4 +322,14 @@ async def test_a_redis_that_cannot_be_reached_is_waited_for_and_then_reported(
     with pytest.raises(TandemError) as caught:
         await dispatcher.submit(make_request(), max_waiting=1)
     assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert dispatcher.in_flight == 0
+
+
+async def test_a_number_that_cannot_travel_is_refused(
+    options: TransportOptions, dispatcher: Dispatcher, engine: Engine
+) -> None:
+    request = msgspec.structs.replace(make_request(), output_schema={"maxLength": 10**30})
+    with pytest.raises(TandemError, match="64 bits") as caught:
+        await dispatcher.submit(request, max_waiting=1)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert dispatcher.in_flight == 0
