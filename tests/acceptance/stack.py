@@ -56,6 +56,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def insert_model(database_url: str, model: str, **fields: Any) -> None:
+    """Put a model into a catalogue. What is not named is as in the admin's empty form."""
+    empty = {field.name: field.get_default() for field in Model._meta.fields}
+    row: dict[str, Any] = empty | fields | {"id": model}
+    del row["created_at"]
+    columns, marks = ", ".join(row), ", ".join("%s" for _ in row)
+    values = [Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()]
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            f"INSERT INTO inference_model (created_at, {columns})"  # noqa: S608
+            f" VALUES (now(), {marks})",
+            values,
+        )
+
+
 class Server:
     """One process of the stack, its output in a file."""
 
@@ -280,22 +295,8 @@ class Stack:
 
     def add_model(self, model: str, **fields: Any) -> str:
         """Put a model into the catalogue, a scripted one unless told otherwise."""
-        # What is not named is as it would be in the admin's empty form.
-        empty = {field.name: field.get_default() for field in Model._meta.fields}
-        named = {"id": model, "backend": "scripted", "context_tokens": 100_000, "capacity": 64}
-        row: dict[str, Any] = empty | named | fields
-        del row["created_at"]
-        columns = ", ".join(row)
-        marks = ", ".join("%s" for _ in row)
-        values = [
-            Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()
-        ]
-        with psycopg.connect(self.layout.database_url) as connection:
-            connection.execute(
-                f"INSERT INTO inference_model (created_at, {columns})"  # noqa: S608
-                f" VALUES (now(), {marks})",
-                values,
-            )
+        named = {"backend": "scripted", "context_tokens": 100_000, "capacity": 64}
+        insert_model(self.layout.database_url, model, **(named | fields))
         self.redis.publish(self.keys.nudges, "catalogue")
         return model
 

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import httpx
 import psutil
-import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 
 from gateway.config import BASE_DIR, Config
 from gateway.supervise.embedded import start_embedded
-from tests.acceptance.stack import eventually, free_port
+from tests.acceptance.stack import eventually, free_port, insert_model
 
 pytestmark = pytest.mark.acceptance
 
@@ -222,28 +220,16 @@ def manage(data_dir: Path, *arguments: str) -> str:
 
 def add_model(database_url: str, canary_expect: str = "Jack") -> None:
     """Put a scripted model into the catalogue, so that serve fetches no other."""
-    row = {
-        "id": "scripted",
-        "backend": "scripted",
-        "display_name": "",
-        "aliases": Jsonb([]),
-        "weights": "",
-        "context_tokens": 1000,
-        "capacity": 4,
-        "max_waiting": 4,
-        "workers": 1,
-        "engine_options": Jsonb({}),
-        "canary_prompt": "Hello",
-        "canary_expect": canary_expect,
-        "enabled": True,
-    }
-    columns, marks = ", ".join(row), ", ".join(["%s"] * len(row))
-    with psycopg.connect(database_url) as connection:
-        connection.execute(
-            f"INSERT INTO inference_model (created_at, {columns})"  # noqa: S608
-            f" VALUES (now(), {marks})",
-            list(row.values()),
-        )
+    insert_model(
+        database_url,
+        "scripted",
+        backend="scripted",
+        context_tokens=1000,
+        capacity=4,
+        max_waiting=4,
+        canary_prompt="Hello",
+        canary_expect=canary_expect,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -211,6 +211,8 @@ def _stop(finished: Finished) -> dict[str, str | None]:
     return {
         "stop_reason": STOP_REASONS[finished.reason],
         "stop_sequence": finished.stop_sequence,
+        # Clients take it from `message_delta`, null or not.
+        "stop_details": None,
     }
 
 

@@ -144,7 +144,7 @@ def test_it_sends_the_frames_in_anthropics_order() -> None:
         {"type": "content_block_stop", "index": 0},
         {
             "type": "message_delta",
-            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None, "stop_details": None},
             "usage": TOTAL,
         },
         {"type": "message_stop"},
