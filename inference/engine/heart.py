@@ -6,9 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError
 
-from inference.transport.connection import Unreachable, connect_sync
+from inference.transport.connection import connect_sync
 from inference.transport.frames import EngineReport, encode
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
@@ -39,14 +39,14 @@ class Heart(threading.Thread):
             self._beat_now.clear()
             try:
                 self._beat()
-            except (*Unreachable, ResponseError):
+            except (RedisError, OSError):
                 logger.warning("Redis is not reachable; the heartbeat goes on when it is")
             self._beat_now.wait(self._options.heartbeat_s)
         try:
             report = self._report()
             self._client.delete(self._keys.engine(report.engine_id))
             self._client.srem(self._keys.engines, report.engine_id)
-        except (*Unreachable, ResponseError):
+        except (RedisError, OSError):
             logger.info("Redis is gone; the heartbeat expires by itself")
         self._client.close()
 

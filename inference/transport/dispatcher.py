@@ -301,6 +301,7 @@ class Dispatcher:
                 await self._beat()
             except (*Unreachable, ResponseError):
                 self.redis_ok = False
+                self.engines.forgive()
 
     async def _beat(self) -> None:
         pipeline = self._client.pipeline(transaction=False)
@@ -310,6 +311,7 @@ class Dispatcher:
             pipeline.xtrim(self._reply_key, minid=self._last_id, approximate=True)
         results = await pipeline.execute()
         if not results[1]:
+            self.engines.forgive()
             await self._make_reply_stream()
         await self.engines.refresh()
         self.redis_ok = True

@@ -69,6 +69,10 @@ class EngineView:
             del self._reports[engine_id], self._misses[engine_id]
             self._on_death(engine_id)
 
+    def forgive(self) -> None:
+        """Redis was away, or has forgotten everything: nobody was silent by their own fault."""
+        self._misses.clear()
+
     def all(self) -> Iterable[EngineReport]:
         """Every engine that is alive, in whatever state."""
         return self._reports.values()

@@ -333,3 +333,26 @@ async def test_a_number_that_cannot_travel_is_refused(
         await dispatcher.submit(request, max_waiting=1)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert dispatcher.in_flight == 0
+
+
+@pytest.mark.parametrize("away", [True, False])
+async def test_engines_are_given_time_after_redis_was_away_or_has_forgotten(
+    options: TransportOptions,
+    client: redis.asyncio.Redis,
+    keys: Keys,
+    dispatcher: Dispatcher,
+    monkeypatch: pytest.MonkeyPatch,
+    away: bool,
+) -> None:
+    forgiven = asyncio.Event()
+    monkeypatch.setattr(dispatcher.engines, "forgive", forgiven.set)
+    if away:
+
+        async def fail() -> None:
+            raise ConnectionRefusedError
+
+        monkeypatch.setattr(dispatcher.engines, "refresh", fail)
+    else:
+        await client.delete(keys.reply(dispatcher.gateway_id))
+    async with asyncio.timeout(20):
+        await forgiven.wait()

@@ -99,6 +99,23 @@ async def test_a_heartbeat_that_comes_back_in_time_starts_the_count_again(
     assert died == []
 
 
+async def test_silence_while_redis_was_away_is_nobodys_fault(
+    client: redis.asyncio.Redis,
+    keys: Keys,
+    view: EngineView,
+    options: TransportOptions,
+    died: list[str],
+) -> None:
+    await report(client, keys)
+    await view.refresh()
+    for _ in range(3):
+        await client.delete(keys.engine("e1"))
+        for _ in range(options.misses_until_dead - 1):
+            await view.refresh()
+        view.forgive()
+    assert died == []
+
+
 async def test_an_engine_is_not_forgotten_with_the_set_of_ids(
     client: redis.asyncio.Redis, keys: Keys, view: EngineView, died: list[str]
 ) -> None:
