@@ -7,9 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pytest_django import Settings
 
 from gateway.config import Config
+
+# How fast an example runs is the machine's matter, and no test's.
+settings.register_profile("tandem", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tandem")
 
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
