@@ -112,8 +112,8 @@ class Config(BaseSettings):
     )
     PROMETHEUS_MULTIPROC_DIR: str = Field(
         "",
-        description="Folder through which several gateway processes add up their metrics. serve "
-        "sets it when GATEWAY_PROCESSES is more than 1.",
+        description="Empty folder through which several gateway processes add up their metrics. "
+        "Without it each answers for itself.",
     )
     IMAGE_FETCH: bool = Field(
         True, description="Whether images are fetched from URLs. Base64 is taken either way."

@@ -9,7 +9,7 @@ def tune_collector() -> None:
     """Call once everything is loaded, before the first request.
 
     What is loaded by then lives for ever, so it need not be looked at again; and full collections
-    become rare. Untuned, their pauses are the tail of the latency (docs/decisions/0003).
+    become rare. Untuned, their pauses are the tail of the latency.
     """
     gc.collect()
     gc.freeze()

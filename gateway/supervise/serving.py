@@ -80,7 +80,9 @@ def child_environment(config: Config, layout: Layout) -> dict[str, str]:
     if not config.REDIS_URL:
         environment["REDIS_URL"] = layout.redis_url
     # Each engine worker is given its own; nobody else owns an engine.
-    environment.pop("ENGINE_MODELS", None)
+    # And a setting that is given here must not be given by a file as well.
+    for name in ("ENGINE_MODELS", "ENGINE_MODELS_FILE", "DATA_DIR_FILE"):
+        environment.pop(name, None)
     return environment
 
 
