@@ -115,6 +115,25 @@ class Config(BaseSettings):
         description="Empty folder through which several gateway processes add up their metrics. "
         "Without it each answers for itself.",
     )
+    LIMITS_FAIL_OPEN: bool = Field(
+        False,
+        description="Whether requests are let in while balances and limits cannot be read.",
+    )
+    BODY_RETENTION_DAYS: int = Field(
+        30, ge=0, description="How long what requests say and what is answered is kept; 0: never."
+    )
+    BODY_MAX_BYTES: int = Field(
+        1024 * 1024, ge=0, description="Larger bodies and answers are not kept, only their digest."
+    )
+    AUDIT_RETENTION_DAYS: int = Field(
+        400, ge=1, description="How long the rows of the audit trail are kept."
+    )
+    SETTLE_AFTER_S: float = Field(
+        60,
+        gt=0,
+        description="How long the record of a process that may have died is waited for before a "
+        "request is settled without it.",
+    )
     IMAGE_FETCH: bool = Field(
         True, description="Whether images are fetched from URLs. Base64 is taken either way."
     )

@@ -34,6 +34,10 @@ ERRORS: dict[ErrorCode, ErrorRow] = {
     ErrorCode.INVALID_REQUEST: ErrorRow(400, "invalid_request_error", logging.INFO),
     ErrorCode.PROMPT_TOO_LONG: ErrorRow(400, "invalid_request_error", logging.INFO),
     ErrorCode.AUTHENTICATION: ErrorRow(401, "authentication_error", logging.INFO),
+    # Only money helps, not trying again.
+    ErrorCode.BALANCE_EXHAUSTED: ErrorRow(402, "billing_error", logging.INFO, retry=False),
+    ErrorCode.SPEND_CAP: ErrorRow(429, "billing_error", logging.INFO, retry=False),
+    ErrorCode.RATE_LIMITED: ErrorRow(429, "rate_limit_error", logging.INFO),
     ErrorCode.PERMISSION: ErrorRow(403, "permission_error", logging.INFO),
     ErrorCode.NOT_FOUND: ErrorRow(404, "not_found_error", logging.INFO),
     ErrorCode.MODEL_NOT_FOUND: ErrorRow(404, "not_found_error", logging.INFO),

@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "django.contrib.postgres",
     "inference.apps.InferenceConfig",
     "jobs.apps.JobsConfig",
     "gateway.apps.GatewayConfig",

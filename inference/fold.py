@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 async def fold(events: AsyncIterable[Event]) -> Answer:
     """Return the whole answer. Raises `TandemError` if the run failed or never ended."""
-    parts = _Parts()
+    parts = Parts()
     async for event in events:
         match event:
             case Finished():
@@ -51,8 +51,8 @@ async def fold(events: AsyncIterable[Event]) -> Answer:
     raise TandemError(ErrorCode.ENGINE_LOST, "the answer ended without its final event")
 
 
-class _Parts:
-    """Neighbouring deltas of one kind are one part."""
+class Parts:
+    """Collects deltas into parts: neighbours of one kind are one part."""
 
     def __init__(self) -> None:
         self._done: list[AnswerPart] = []
@@ -60,6 +60,7 @@ class _Parts:
         self._open: type[TextDelta | ThinkingDelta] | ToolCallStarted | None = None
 
     def add(self, delta: Delta) -> None:
+        """Take the next delta."""
         match delta:
             case ToolCallStarted():
                 self._close()
@@ -73,6 +74,7 @@ class _Parts:
                 self._pieces.append(text)
 
     def closed(self) -> list[AnswerPart]:
+        """Return the parts; no delta may follow."""
         self._close()
         return self._done
 

@@ -123,12 +123,20 @@ class CacheMark(msgspec.Struct, frozen=True, kw_only=True):
     part: int
 
 
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose request it is: what it costs goes to this team, and shows beside this key (a UUID)."""
+
+    team_id: int
+    key_id: str
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for one answer, whichever dialect asked and wherever it runs.
 
     `id` is a UUID in its canonical form; `model` is a catalogue id; `deadline_s` is in seconds
     of Unix time; `cache_salt` keeps one team's prefix cache apart from another's. `thinking` None
     is the model's default; `output_schema` is the JSON Schema that the answer's text must match.
+    `owner` None is the service's own asking, as for a canary: nobody pays.
     """
 
     id: str
@@ -137,6 +145,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling
     deadline_s: float
     lane: Lane = Lane.REALTIME
+    owner: Owner | None = None
     cache_salt: str | None = None
     cache_mark: CacheMark | None = None
     tools: tuple[Tool, ...] = ()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from inference.events import Event
+from inference.events import Event, Usage
 from inference.request import GenerationRequest
 
 
@@ -24,6 +24,29 @@ class BackendStats(msgspec.Struct, frozen=True, kw_only=True):
     progress: int
 
 
+class Tally:
+    """What one run has used so far: right at every moment, also when it is broken off.
+
+    `output_tokens` counts what the engine has put out, whether or not it was said yet.
+    """
+
+    __slots__ = ("cached_tokens", "output_tokens", "prompt_tokens")
+
+    def __init__(self) -> None:
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.output_tokens = 0
+
+    @property
+    def usage(self) -> Usage:
+        """The same as a finished run would report it."""
+        return Usage(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=self.output_tokens,
+        )
+
+
 class Backend(Protocol):
     """One engine for one model. `capacity` is how many requests it runs at the same time."""
 
@@ -32,8 +55,12 @@ class Backend(Protocol):
     async def start(self) -> None:
         """Load the model. Raises `TandemError` (ENGINE_FAILED) saying why it cannot serve."""
 
-    def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
+    def generate(
+        self, request: GenerationRequest, tally: Tally | None = None
+    ) -> AsyncGenerator[Event]:
         """Run one request. Closing the generator, or cancelling its task, aborts it at once.
+
+        Who passes a `tally` knows at any time what the run has used.
 
         Yields `Started` when the prompt is tokenized, and ends with one `Finished` or `Failed`.
         With `max_tokens` 0, the prompt is put into the cache and nothing is answered.

@@ -22,7 +22,7 @@ import msgspec
 from inference.backends.answers import Blocks
 from inference.backends.limits import check_lengths
 from inference.backends.marks import marked_prefix
-from inference.backends.port import BackendStats
+from inference.backends.port import BackendStats, Tally
 from inference.backends.schemas import check_size
 from inference.backends.stops import StopFilter
 from inference.catalogue import ModelEntry
@@ -35,7 +35,6 @@ from inference.events import (
     FinishReason,
     Started,
     ThinkingDelta,
-    Usage,
 )
 from inference.request import (
     GenerationRequest,
@@ -119,9 +118,12 @@ class ScriptedBackend:
                 ErrorCode.ENGINE_FAILED, f"bad script of {self._entry.id}: {error}"
             ) from None
 
-    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
+    async def generate(
+        self, request: GenerationRequest, tally: Tally | None = None
+    ) -> AsyncGenerator[Event]:
         """Play one request, as the port says."""
         self._running += 1
+        tally = tally or Tally()
         try:
             script = self._script(request)
             prompt_tokens = _count(request)
@@ -132,8 +134,10 @@ class ScriptedBackend:
             )
             if script.start_delay_s:
                 await asyncio.sleep(script.start_delay_s)
+            tally.prompt_tokens = prompt_tokens
+            tally.cached_tokens = min(script.cached_tokens, prompt_tokens)
             yield Started(prompt_tokens=prompt_tokens)
-            async for event in self._play(script, request, prompt_tokens):
+            async for event in self._play(script, request, tally):
                 yield event
         except TandemError as error:
             yield Failed(code=error.code, message=error.message)
@@ -168,7 +172,7 @@ class ScriptedBackend:
         return msgspec.structs.replace(script, text=said) if script.echo else script
 
     async def _play(
-        self, script: Script, request: GenerationRequest, prompt_tokens: int
+        self, script: Script, request: GenerationRequest, tally: Tally
     ) -> AsyncGenerator[Event]:
         answer = _Playing(request)
         reason: FinishReason | None = None
@@ -179,20 +183,18 @@ class ScriptedBackend:
             await self._pause(script, answer.tokens)
             _strike(script, answer.tokens)
             self._progress += 1
+            tally.output_tokens += 1
             for event in answer.add(token):
                 yield event
             if answer.is_over():
                 break
         for event in answer.end():
             yield event
-        cached_tokens = min(script.cached_tokens, prompt_tokens)
         prefix = marked_prefix(request)
-        marked_tokens = 0 if prefix is None else min(_count(prefix), prompt_tokens)
-        usage = Usage(
-            prompt_tokens=prompt_tokens,
-            cached_tokens=cached_tokens,
-            output_tokens=answer.tokens,
-            cache_written_tokens=max(0, marked_tokens - cached_tokens),
+        marked_tokens = 0 if prefix is None else min(_count(prefix), tally.prompt_tokens)
+        usage = msgspec.structs.replace(
+            tally.usage,
+            cache_written_tokens=max(0, marked_tokens - tally.cached_tokens),
             thinking_tokens=answer.thinking_tokens,
         )
         yield Finished(

@@ -14,7 +14,9 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference.backends.port import BackendStats
+import msgspec
+
+from inference.backends.port import BackendStats, Tally
 from inference.backends.vllm_chat import enforced_schemas, must_call
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
@@ -71,7 +73,9 @@ class VllmBackend:
                 f"vLLM could not load {self._entry.id}, its log says more: {error}",
             ) from None
 
-    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
+    async def generate(
+        self, request: GenerationRequest, tally: Tally | None = None
+    ) -> AsyncGenerator[Event]:
         """Run one request, as the port says."""
         runtime = self._runtime
         if runtime is None:
@@ -79,7 +83,7 @@ class VllmBackend:
             return
         try:
             with _explained(runtime, request):
-                async with aclosing(_run(runtime, request)) as events:
+                async with aclosing(_run(runtime, request, tally or Tally())) as events:
                     async for event in events:
                         yield event
         except TandemError as error:
@@ -146,20 +150,22 @@ def _explained(runtime: Runtime, request: GenerationRequest) -> Iterator[None]:
         raise runtime.explained(request, error) from None
 
 
-async def _run(runtime: Runtime, request: GenerationRequest) -> AsyncGenerator[Event]:
+async def _run(runtime: Runtime, request: GenerationRequest, tally: Tally) -> AsyncGenerator[Event]:
     """Run one request. Raises whatever vLLM does."""
     prompt = await runtime.prompts.render(request)
-    prompt_tokens = len(prompt.token_ids)
+    tally.prompt_tokens = len(prompt.token_ids)
     answer = prompt.answer
-    yield Started(prompt_tokens=prompt_tokens)
+    yield Started(prompt_tokens=tally.prompt_tokens)
     # Known at the end is soon enough: the first token does not wait for it.
     marking = asyncio.ensure_future(runtime.prompts.marked_tokens(request, prompt.token_ids))
-    output_tokens = 0
+    # Without an answer the engine puts out one token all the same, and nobody asked for it.
+    answering = request.sampling.max_tokens > 0
     try:
         async with aclosing(runtime.outputs(prompt, request)) as outputs:
             async for output in outputs:
                 completion = output.outputs[0]
-                output_tokens += len(completion.token_ids)
+                tally.cached_tokens = output.num_cached_tokens or 0
+                tally.output_tokens += len(completion.token_ids) if answering else 0
                 for event in answer.read(completion):
                     yield event
                 if answer.full:
@@ -167,12 +173,9 @@ async def _run(runtime: Runtime, request: GenerationRequest) -> AsyncGenerator[E
         is_cut = answer.is_cut()
         for event in answer.end():
             yield event
-        cached_tokens = output.num_cached_tokens or 0
-        usage = Usage(
-            prompt_tokens=prompt_tokens,
-            cached_tokens=cached_tokens,
-            output_tokens=output_tokens if request.sampling.max_tokens else 0,
-            cache_written_tokens=max(0, await marking - cached_tokens),
+        usage = msgspec.structs.replace(
+            tally.usage,
+            cache_written_tokens=max(0, await marking - tally.cached_tokens),
             thinking_tokens=answer.thinking_tokens,
         )
         yield _ending(completion, usage, request, answer, is_cut=is_cut)

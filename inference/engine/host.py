@@ -8,7 +8,6 @@ import os
 import socket
 import time
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 
 import uuid_utils
@@ -17,17 +16,20 @@ from redis.exceptions import ResponseError
 from inference.admission import Admission
 from inference.backends.port import Backend
 from inference.catalogue import ModelEntry
+from inference.engine.attempt import Attempt
 from inference.engine.canary import run_canary
 from inference.engine.heart import Heart
 from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, Finished, FinishReason, Usage
 from inference.request import Lane
 from inference.transport.connection import Unreachable, connect
-from inference.transport.frames import EngineReport, EngineState, Frame, QueueEntry
+from inference.transport.frames import CancelReason, EngineReport, EngineState, Frame, QueueEntry
 from inference.transport.intake import Intake
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
 from inference.transport.outbox import Outbox
+from inference.transport.record_writer import RecordWriter
+from inference.transport.records import Ending
 
 logger = logging.getLogger(__name__)
 
@@ -39,18 +41,6 @@ DRAIN_S = 4.0
 STOP_S = 20.0
 
 _BROKEN = Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
-
-
-@dataclass(slots=True)
-class _Running:
-    task: asyncio.Task[None]
-    entry: QueueEntry
-    next_seq: int = 1
-    farewell: Failed | None = None
-
-
-def _key(entry: QueueEntry) -> tuple[str, int]:
-    return entry.request.id, entry.attempt
 
 
 class EngineHost:
@@ -82,9 +72,10 @@ class EngineHost:
         self._counts = Intake(
             self._reader, self._client, self._keys, self.engine_id, self._keys.counts(entry.id)
         )
+        self._records = RecordWriter(self._client, self._keys)
         self._outbox = Outbox(self._client, self._keys, self._gateway_gone)
         # By request and attempt: an attempt may come while the one before it still ends here.
-        self._running: dict[tuple[str, int], _Running] = {}
+        self._running: dict[tuple[str, int], Attempt] = {}
         self._gateway_misses: dict[str, int] = {}
         self._state = EngineState.LOADING
         self._reason = ""
@@ -162,6 +153,7 @@ class EngineHost:
     async def _serve(self) -> None:
         workers = [
             asyncio.create_task(self._outbox.run()),
+            asyncio.create_task(self._records.run()),
             asyncio.create_task(self._take_for_ever()),
             asyncio.create_task(self._count_for_ever()),
             asyncio.create_task(self._cancel_for_ever()),
@@ -176,14 +168,15 @@ class EngineHost:
                 # Only the guard returns, and only when the engine has failed.
                 worker.result()
             # Nothing new is taken.
-            workers[1].cancel()
             workers[2].cancel()
+            workers[3].cancel()
             if self._stop.is_set():
                 self._change_state(EngineState.DRAINING)
                 await self._drain(DRAIN_S)
             await self._drain(0)
             async with asyncio.timeout(2):
                 await self._outbox.flushed()
+                await self._records.flushed()
         except TimeoutError:
             logger.warning("Redis did not take the last frames; the gateways will notice")
         finally:
@@ -198,7 +191,9 @@ class EngineHost:
         if tasks and patience_s:
             await asyncio.wait(tasks, timeout=patience_s)
         for running in list(self._running.values()):
-            self._abort(running, Failed(code=ErrorCode.ENGINE_LOST, message="engine stopped"))
+            running.abort(
+                Ending.ENGINE_LOST, Failed(code=ErrorCode.ENGINE_LOST, message="engine stopped")
+            )
         if tasks := [running.task for running in self._running.values()]:
             await asyncio.wait(tasks, timeout=2)
 
@@ -224,54 +219,51 @@ class EngineHost:
         while True:
             await self._admission.acquire(Lane.REALTIME)
             taken = await self._intake.take()
-            if taken is None or _key(taken[1]) in self._running:
+            if taken is None or (taken[1].request.id, taken[1].attempt) in self._running:
                 self._admission.release(Lane.REALTIME)
                 if taken is not None:
                     await self._intake.drop(taken[0])
                 continue
             entry_id, entry = taken
-            for attempt in range(entry.attempt):
-                if older := self._running.get((entry.request.id, attempt)):
-                    self._abort(older)
-            task = asyncio.create_task(self._run(entry_id, entry))
-            self._running[_key(entry)] = _Running(task, entry)
+            for number in range(entry.attempt):
+                if older := self._running.get((entry.request.id, number)):
+                    older.cancel(CancelReason.SUPERSEDED)
+            attempt = Attempt(entry)
+            attempt.task = asyncio.create_task(self._run(entry_id, attempt))
+            self._running[attempt.key] = attempt
             # A callback, because a task that is cancelled before its first step runs no code.
-            task.add_done_callback(partial(self._ended, entry))
+            attempt.task.add_done_callback(partial(self._ended, attempt))
 
-    def _ended(self, entry: QueueEntry, task: asyncio.Task[None]) -> None:
-        running = self._running.pop(_key(entry))
+    def _ended(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
+        del self._running[attempt.key]
         self._admission.release(Lane.REALTIME)
         if not task.cancelled() and (error := task.exception()):
-            logger.error("Running request %s failed", entry.request.id, exc_info=error)
-            self._say(running, _BROKEN)
+            logger.error("Running request %s failed", attempt.entry.request.id, exc_info=error)
+            self._say(attempt, _BROKEN)
+        if record := attempt.record(self.engine_id):
+            self._records.put(record)
 
-    async def _run(self, entry_id: bytes, entry: QueueEntry) -> None:
-        running = self._running[_key(entry)]
+    async def _run(self, entry_id: bytes, attempt: Attempt) -> None:
+        entry = attempt.entry
         try:
             if not await self._intake.confirm(entry_id, entry):
-                self._say(running, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
+                self._say(attempt, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
                 return
-            async with aclosing(self._backend.generate(entry.request)) as events:
+            attempt.confirmed()
+            async with aclosing(self._backend.generate(entry.request, attempt.tally)) as events:
                 async for event in events:
-                    self._say(running, event)
+                    self._say(attempt, event)
         except asyncio.CancelledError:
-            if running.farewell is not None:
-                self._say(running, running.farewell)
+            if attempt.farewell is not None:
+                self._say(attempt, attempt.farewell)
             raise
 
-    def _say(self, running: _Running, event: Event) -> None:
-        self._put(running.entry, running.next_seq, event)
-        running.next_seq += 1
+    def _say(self, attempt: Attempt, event: Event) -> None:
+        self._put(attempt.entry, attempt.next_seq(event), event)
 
     def _put(self, entry: QueueEntry, seq: int, event: Event) -> None:
         frame = Frame(entry.request.id, entry.attempt, self.engine_id, seq, event)
         self._outbox.put(entry.gateway_id, frame)
-
-    def _abort(self, running: _Running, farewell: Failed | None = None) -> None:
-        # Once: a second cancel would break off the engine's own cleaning up.
-        if not running.task.cancelling():
-            running.farewell = farewell
-            running.task.cancel()
 
     async def _count_for_ever(self) -> None:
         """Count prompts' tokens, one after another and beside whatever is generated."""
@@ -298,7 +290,7 @@ class EngineHost:
     async def _cancel_for_ever(self) -> None:
         async for cancel in self._intake.cancels():
             if running := self._running.get((cancel.request_id, cancel.attempt)):
-                self._abort(running)
+                running.cancel(cancel.reason)
 
     # Watching.
 
@@ -343,4 +335,4 @@ class EngineHost:
         for running in list(self._running.values()):
             if running.entry.gateway_id == gateway_id:
                 farewell = Failed(code=ErrorCode.ENGINE_LOST, message="gateway lost")
-                self._abort(running, farewell)
+                running.abort(Ending.GATEWAY_LOST, farewell)

@@ -21,6 +21,7 @@ from inference.transport.engines import EngineView
 from inference.transport.frames import (
     Accepted,
     Cancel,
+    CancelReason,
     EngineState,
     Frame,
     QueueEntry,
@@ -226,11 +227,11 @@ class Dispatcher:
         if run is None:
             if isinstance(frame.body, Accepted):
                 # The caller left while the request was on its way.
-                self._cancel(frame.engine_id, frame.request_id, frame.attempt)
+                self._cancel(frame.engine_id, frame, CancelReason.CLIENT_LEFT)
             return
         match run.receive(frame):
             case Verdict.CANCEL_SENDER:
-                self._cancel(frame.engine_id, frame.request_id, frame.attempt)
+                self._cancel(frame.engine_id, frame, CancelReason.SUPERSEDED)
             case Verdict.RETRY:
                 self._lose(run)
             case _:
@@ -240,21 +241,21 @@ class Dispatcher:
 
     # What goes wrong.
 
-    def _closed(self, run: Run) -> None:
-        """The caller has left: the engine must stop, or must never start."""
+    def _closed(self, run: Run, reason: CancelReason = CancelReason.CLIENT_LEFT) -> None:
+        """Nobody waits for this run any more: the engine must stop, or must never start."""
         self._forget(run)
         if run.engine_id is not None:
-            self._cancel(run.engine_id, run.request.id, run.attempt)
+            self._cancel(run.engine_id, run, reason)
         elif run.entry_id is not None:
             self._spawn(self._insist(partial(self._client.xdel, run.queue, run.entry_id)))
 
     def _expire(self, run: Run) -> None:
         if not run.ended:
-            self._closed(run)
+            self._closed(run, CancelReason.TIMEOUT)
             run.fail(ErrorCode.TIMEOUT, "the request did not finish in time and was cancelled")
 
-    def _cancel(self, engine_id: str, request_id: str, attempt: int) -> None:
-        cancel = encode(Cancel(request_id=request_id, attempt=attempt))
+    def _cancel(self, engine_id: str, which: Run | Frame, reason: CancelReason) -> None:
+        cancel = encode(Cancel(request_id=which.request_id, attempt=which.attempt, reason=reason))
         self._spawn(self._insist(partial(self._send_cancel, engine_id, cancel)))
 
     async def _send_cancel(self, engine_id: str, cancel: bytes) -> None:
@@ -278,7 +279,7 @@ class Dispatcher:
         """The engine of this run, or what it said, is gone: try another, or say so."""
         if run.engine_id is not None:
             # Should it live after all, it must stop.
-            self._cancel(run.engine_id, run.request.id, run.attempt)
+            self._cancel(run.engine_id, run, CancelReason.SUPERSEDED)
         if self.engines.ready(run.request.model) and run.next_attempt():
             self._spawn(self._put_again(run))
             return

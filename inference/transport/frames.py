@@ -58,11 +58,21 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     body: Accepted | Event
 
 
+class CancelReason(StrEnum):
+    """Why a gateway no longer wants an attempt: what was used until now is billed, or is not."""
+
+    CLIENT_LEFT = "client_left"
+    TIMEOUT = "timeout"
+    SUPERSEDED = "superseded"
+    """Another engine has the request, or had it before."""
+
+
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway no longer wants this attempt at a request."""
 
     request_id: str
     attempt: int
+    reason: CancelReason = CancelReason.CLIENT_LEFT
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from inference.request import Lane
 
+# The consumer group that records are read with; they stay until they are in the database.
+RECORDERS = "recorders"
 # The consumer group that all engine workers of a model read its queue with.
 GROUP = "engines"
 
@@ -42,6 +44,11 @@ class Keys:
     def gateway(self, gateway_id: str) -> str:
         """The heartbeat of one gateway process; it expires."""
         return f"{self._prefix}:gateway:{gateway_id}"
+
+    @property
+    def records(self) -> str:
+        """The stream of records (see `records`) on their way to the database."""
+        return f"{self._prefix}:records"
 
     @property
     def nudges(self) -> str:

@@ -9,6 +9,7 @@ from enum import Enum, auto
 
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, Started
+from inference.fold import Parts
 from inference.request import GenerationRequest
 from inference.transport.frames import Accepted, Frame
 
@@ -29,7 +30,8 @@ class Run:
     """The events of one request, across the attempts at it, in order and without a repeat.
 
     `on_close` is called once, when the caller stops listening before the end. Times are those of
-    `time.monotonic`, in seconds; `end` stays None when the caller left early.
+    `time.monotonic`, in seconds; `end` stays None when the caller left early. `answer` holds what
+    has come of the answer, `prompt_tokens` how long its prompt is once an engine has said so.
     """
 
     def __init__(
@@ -45,12 +47,18 @@ class Run:
         self.first_text_s: float | None = None
         self.ended_s: float | None = None
         self.end: Finished | Failed | None = None
+        self.prompt_tokens: int | None = None
+        self.answer = Parts()
         self.timer: asyncio.TimerHandle | None = None
-        self._started = False
         self._next_seq = 0
         self._events: list[Event] = []
         self._waiter: asyncio.Future[None] | None = None
         self._on_close = on_close
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request."""
+        return self.request.id
 
     @property
     def text_sent(self) -> bool:
@@ -131,8 +139,8 @@ class Run:
             case Accepted():
                 return Verdict.NOTHING
             case Started():
-                if not self._started:
-                    self._started = True
+                if self.prompt_tokens is None:
+                    self.prompt_tokens = body.prompt_tokens
                     self._push(body)
                 return Verdict.NOTHING
             case Failed(code=ErrorCode.ENGINE_FAILED | ErrorCode.ENGINE_LOST) if not self.text_sent:
@@ -144,6 +152,7 @@ class Run:
             case _:
                 if self.first_text_s is None:
                     self.first_text_s = time.monotonic()
+                self.answer.add(body)
                 self._push(body)
                 return Verdict.NOTHING
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import redis.asyncio
 
+from inference.backends.port import Tally
 from inference.backends.scripted import ScriptedBackend
 from inference.engine import host as host_module
 from inference.engine.host import EngineHost
@@ -291,7 +292,9 @@ async def test_nothing_of_a_stopped_engine_is_left(
 class BrokenBackend(ScriptedBackend):
     """Breaks the port's promise to let nothing out but events."""
 
-    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event]:
+    async def generate(
+        self, request: GenerationRequest, tally: Tally | None = None
+    ) -> AsyncGenerator[Event]:
         yield Started(prompt_tokens=1)
         raise ZeroDivisionError
 

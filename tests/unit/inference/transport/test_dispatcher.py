@@ -18,6 +18,7 @@ from inference.transport.dispatcher import Dispatcher
 from inference.transport.frames import (
     Accepted,
     Cancel,
+    CancelReason,
     EngineReport,
     EngineState,
     Frame,
@@ -206,7 +207,9 @@ async def test_what_takes_too_long_is_cancelled(dispatcher: Dispatcher, engine: 
     (event,) = await rest_of(run)
     assert isinstance(event, Failed)
     assert event.code is ErrorCode.TIMEOUT
-    assert await engine.cancelled() == Cancel(request_id="r1", attempt=0)
+    assert await engine.cancelled() == Cancel(
+        request_id="r1", attempt=0, reason=CancelReason.TIMEOUT
+    )
 
 
 async def test_another_engine_gets_what_a_dead_one_had_not_begun(
