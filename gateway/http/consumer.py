@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any, ClassVar
 
 from channels.consumer import AsyncConsumer
@@ -23,11 +24,13 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     The answer is made in a task of its own while this consumer keeps reading, so that a client
     that disconnects cancels the task at once (Channels' own HTTP consumer sees it only after).
-    Every consumer needs a key unless it says that it is `public`; no `methods` means any.
+    Every consumer needs a key unless it says that it is `public`, and a key with `scope_needed` if
+    it names one; no `methods` means any. `extra_headers` go with the answer, an error too.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
     public: ClassVar[bool] = False
+    scope_needed: ClassVar[str | None] = None
     request: ApiRequest
     principal: Principal
 
@@ -38,6 +41,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         self._size = 0
         self._task: asyncio.Task[None] | None = None
         self.responding = False
+        self.extra_headers: list[Header] = []
 
     async def dispatch(self, message: dict[str, Any]) -> None:
         """Hand a message to its handler, without the database housekeeping of the base class."""
@@ -94,7 +98,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             )
 
     async def _authenticate(self) -> Principal:
-        """Return who is calling. Raises AUTHENTICATION."""
+        """Return who is calling. Raises AUTHENTICATION or PERMISSION."""
         key = self.request.api_key
         if not key:
             raise TandemError(
@@ -104,6 +108,14 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         principal = await self.services.directory.keys.resolve(key)
         if principal is None:
             raise TandemError(ErrorCode.AUTHENTICATION, "invalid x-api-key")
+        if principal.expires_at_s is not None and principal.expires_at_s <= time.time():
+            raise TandemError(ErrorCode.AUTHENTICATION, "this API key has expired")
+        if self.scope_needed is not None and self.scope_needed not in principal.scopes:
+            raise TandemError(
+                ErrorCode.PERMISSION,
+                f"this API key lacks the scope '{self.scope_needed}', which {self.scope['path']} "
+                "needs",
+            )
         return principal
 
     async def handle(self, request: ApiRequest) -> None:
@@ -112,14 +124,15 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     async def respond(self, status: int, body: bytes, headers: list[Header]) -> None:
         """Send a whole answer."""
-        await self.start(status, [*headers, (b"content-length", b"%d" % len(body))])
+        length = (b"content-length", b"%d" % len(body))
+        await self.start(status, [*headers, *self.extra_headers, length])
         await self.write(b"" if self.request.method == "HEAD" else body, more=False)
 
-    async def respond_json(self, body: bytes, headers: list[Header] | None = None) -> None:
+    async def respond_json(self, body: bytes) -> None:
         """Send a whole JSON answer with status 200."""
         identity = (b"request-id", self.request.public_id.encode())
         content_type = (b"content-type", b"application/json")
-        await self.respond(200, body, [content_type, identity, *(headers or [])])
+        await self.respond(200, body, [content_type, identity])
 
     async def respond_error(self, error: TandemError) -> None:
         """Send an error: as the answer, or at the end of an answer that has begun."""

@@ -31,27 +31,35 @@ _MAX_WAITING_BYTES = 256 * 1024 * 1024
 
 
 class RecordWriter:
-    """The writing end of the stream of records. One for each process, on its event loop."""
+    """The writing end of the stream of records. One for each process, on its event loop.
+
+    `waiting_bytes` are not yet written; `server` is the run of Redis that was seen last.
+    """
 
     def __init__(self, client: redis.asyncio.Redis, keys: Keys) -> None:
         self._client = client
         self._stream = keys.records
         self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._written: deque[tuple[float, bytes]] = deque()
-        self._server = ""
+        self.server = ""
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
+    @property
+    def kept(self) -> int:
+        """Records that were written so lately that the server may still lose them."""
+        return len(self._written)
+
     def put(self, record: Record) -> None:
         """Queue a record; it is written within this turn of the event loop or the next."""
         data = encode_record(record)
-        if self._waiting_bytes + len(data) > _MAX_WAITING_BYTES:
+        if self.waiting_bytes + len(data) > _MAX_WAITING_BYTES:
             logger.error("Redis has been away for too long: the record of a request is lost")
             return
         self._waiting.append(data)
-        self._waiting_bytes += len(data)
+        self.waiting_bytes += len(data)
         self._idle.clear()
         self._wake.set()
 
@@ -78,10 +86,10 @@ class RecordWriter:
 
     async def _write(self) -> None:
         batch = [self._waiting[index] for index in range(min(_BATCH, len(self._waiting)))]
-        pipeline = self._client.pipeline(transaction=False)
-        for data in batch:
-            pipeline.xadd(self._stream, {"r": data})
         try:
+            pipeline = self._client.pipeline(transaction=False)
+            for data in batch:
+                pipeline.xadd(self._stream, {"r": data})
             await pipeline.execute()
         except (*Unreachable, ResponseError):
             # Written twice is harmless.
@@ -90,7 +98,7 @@ class RecordWriter:
         now_s = time.monotonic()
         for data in batch:
             self._waiting.popleft()
-            self._waiting_bytes -= len(data)
+            self.waiting_bytes -= len(data)
             self._written.append((now_s, data))
 
     async def _look_for_ever(self) -> None:
@@ -103,15 +111,15 @@ class RecordWriter:
         """Write again what a server may have lost that was started since the last look."""
         asked_s = time.monotonic()
         server = str((await self._client.info("server"))["run_id"])
-        if self._server and server != self._server:
+        if self.server and server != self.server:
             logger.warning("Redis was started anew: its last records are written again")
             for _, data in self._written:
                 self._waiting.append(data)
-                self._waiting_bytes += len(data)
+                self.waiting_bytes += len(data)
             self._written.clear()
             self._idle.clear()
             self._wake.set()
-        self._server = server
+        self.server = server
         # Only a server that was seen alive after it was given a record has had time to save it.
         while self._written and self._written[0][0] < asked_s - _KEEP_S:
             self._written.popleft()

@@ -28,12 +28,21 @@ class Migration(migrations.Migration):
                 ("number", models.BigIntegerField(primary_key=True, serialize=False)),
                 ("created_at", models.DateTimeField()),
                 ("rows", models.PositiveIntegerField()),
+                ("leaves", models.BinaryField()),
                 ("rows_digest", models.BinaryField(max_length=32)),
                 ("digest", models.BinaryField(max_length=32)),
                 ("pruned_at", models.DateTimeField(null=True)),
+                ("pruning_digest", models.BinaryField(default=b"", max_length=32)),
             ],
             options={
                 "ordering": ["-number"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("pruned_at__isnull", True)),
+                        fields=["number"],
+                        name="seal_unpruned",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(

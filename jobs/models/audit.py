@@ -167,22 +167,30 @@ class KeyUse(models.Model):
 class AuditSeal(models.Model):
     """A link of the chain over settled rows: what they say, and the link before, signed.
 
-    `rows_digest` is the SHA-256 over the rows in the order of their ids; `digest` the HMAC, by
-    the install's secret key, over the link before and this one. Rows that retention has removed
-    leave their digest here, so that the chain holds.
+    `leaves` has the id (16 bytes) and the SHA-256 (32 bytes) of each row, in the order of the ids;
+    `rows_digest` is the SHA-256 of that; `digest` the HMAC, by the install's secret key, over the
+    link before and this one (see `jobs.seals`). When retention removes the rows, the leaves go
+    with them and `pruning_digest` says, signed, that it was retention; the chain still holds.
     """
 
     number = models.BigIntegerField(primary_key=True)
     created_at = models.DateTimeField()
     rows = models.PositiveIntegerField()
+    leaves = models.BinaryField()
     rows_digest = models.BinaryField(max_length=32)
     digest = models.BinaryField(max_length=32)
     pruned_at = models.DateTimeField(null=True)
+    pruning_digest = models.BinaryField(max_length=32, default=b"")
 
     class Meta:
-        """Listed with the newest first."""
+        """Listed with the newest first; indexed for retention, which takes the oldest."""
 
         ordering = ["-number"]
+        indexes = [
+            models.Index(
+                fields=["number"], condition=Q(pruned_at__isnull=True), name="seal_unpruned"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"seal {self.number}"

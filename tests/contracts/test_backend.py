@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
+from inference.backends.port import Tally
 from inference.engine.canary import run_canary
 from inference.errors import ErrorCode
 from inference.events import Failed, Finished, FinishReason, Started, TextDelta
@@ -47,6 +48,24 @@ async def test_it_counts_every_token(subject: Subject) -> None:
     assert finished.usage.prompt_tokens == started.prompt_tokens > 0
     assert 0 <= finished.usage.cached_tokens <= finished.usage.prompt_tokens
     assert finished.usage.output_tokens == 7
+
+
+async def test_a_tally_is_right_at_every_moment(subject: Subject) -> None:
+    tally = Tally()
+    seen = 0
+    async with aclosing(
+        subject.backend.generate(make_request(subject.story, max_tokens=7), tally)
+    ) as events:
+        async for event in events:
+            if isinstance(event, Started):
+                assert tally.prompt_tokens == event.prompt_tokens
+            elif isinstance(event, TextDelta):
+                assert seen < tally.output_tokens <= 7
+                seen = tally.output_tokens
+            else:
+                assert isinstance(event, Finished)
+                assert tally.usage.output_tokens == event.usage.output_tokens == 7
+                assert tally.usage.cached_tokens == event.usage.cached_tokens
 
 
 async def test_it_ends_at_max_tokens(subject: Subject) -> None:

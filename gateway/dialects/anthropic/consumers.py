@@ -19,14 +19,13 @@ from gateway.dialects.anthropic.wire import (
     decode_messages,
     ignored_header,
 )
-from gateway.errors import Header
 from gateway.http.body import check_content_encoding, check_content_type, decode_object
 from gateway.http.consumer import ApiConsumer
 from gateway.http.request import ApiRequest
 from gateway.http.slow_reader import SlowReader
 from gateway.http.sse import COMMENT, STREAM_HEADERS, Quiet
 from gateway.metrics import count_run
-from gateway.services import Services
+from gateway.models import Scope
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Failed, Finished
@@ -44,15 +43,15 @@ _LARGE_BODY_BYTES = 256 * 1024
 class AnthropicConsumer(ApiConsumer):
     """What the consumers of this dialect share."""
 
-    def __init__(self, services: Services, **arguments: str) -> None:
-        super().__init__(services, **arguments)
-        self.extra_headers: list[Header] = []
-
     def find_model(self, name: str) -> ModelEntry:
-        """Return the catalogue's entry. Raises MODEL_NOT_FOUND."""
+        """Return the catalogue's entry. Raises MODEL_NOT_FOUND or PERMISSION."""
         entry = self.services.directory.catalogue.find(name)
         if entry is None:
             raise TandemError(ErrorCode.MODEL_NOT_FOUND, f"model '{name}' not found")
+        if not self.principal.may_use(entry.id):
+            raise TandemError(
+                ErrorCode.PERMISSION, f"this API key may not use the model '{entry.id}'"
+            )
         return entry
 
 
@@ -60,6 +59,7 @@ class PromptConsumer(AnthropicConsumer):
     """What the two calls that send a prompt share: reading it into a canonical request."""
 
     methods = ("POST",)
+    scope_needed = Scope.INFERENCE
 
     async def read(self, decode: Decode) -> tuple[MessagesBody, ModelEntry, GenerationRequest]:
         """Check and translate the body, images fetched. Raises `TandemError` for what is wrong."""
@@ -98,7 +98,7 @@ class CountTokensConsumer(PromptConsumer):
         """Answer with the whole prompt's tokens, template, tools and images included."""
         _, entry, prompt = await self.read(decode_count)
         tokens = await self.services.dispatcher.count(prompt, max_waiting=entry.max_waiting)
-        await self.respond_json(b'{"input_tokens":%d}' % tokens, self.extra_headers)
+        await self.respond_json(b'{"input_tokens":%d}' % tokens)
 
 
 class MessagesConsumer(PromptConsumer):
@@ -113,7 +113,7 @@ class MessagesConsumer(PromptConsumer):
                 await self._stream(run)
             else:
                 answer = message(await fold(run), self._message_id, entry.id)
-                await self.respond_json(answer, self.extra_headers)
+                await self.respond_json(answer)
         finally:
             run.close()
             count_run("anthropic", run)
@@ -160,9 +160,11 @@ class ModelsConsumer(AnthropicConsumer):
     """`GET /v1/models`, in one shape that Anthropic's and OpenAI's clients both read."""
 
     async def handle(self, request: ApiRequest) -> None:
-        """List the catalogue; only Anthropic's clients page through it."""
+        """List what the key may use; only Anthropic's clients page through it."""
         page = decode_page(request.query) if request.header(b"anthropic-version") else None
-        await self.respond_json(render_list(self.services.directory.catalogue.entries, page))
+        entries = self.services.directory.catalogue.entries
+        usable = [entry for entry in entries if self.principal.may_use(entry.id)]
+        await self.respond_json(render_list(usable, page))
 
 
 class ModelConsumer(AnthropicConsumer):

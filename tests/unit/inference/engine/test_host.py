@@ -18,10 +18,11 @@ from inference.engine import host as host_module
 from inference.engine.host import EngineHost
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, Started, TextDelta
-from inference.request import GenerationRequest, Lane
+from inference.request import GenerationRequest, Lane, Owner
 from inference.transport.frames import (
     Accepted,
     Cancel,
+    CancelReason,
     EngineState,
     Frame,
     QueueEntry,
@@ -30,10 +31,12 @@ from inference.transport.frames import (
 )
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
+from inference.transport.records import Completed, Ending, decode_record
 from tests.conftest import Eventually
 from tests.contracts.requests import make_entry, make_request
 from tests.streams import entries_of, until
 
+OWNER = Owner(team_id=7, key_id="key-1")
 ENDLESS = 'script: {"tokens": 100000, "token_delay_s": 0.05}'
 
 Made = tuple[EngineHost, "asyncio.Task[bool]"]
@@ -54,13 +57,17 @@ class Gateway:
     async def ask(
         self, text: str = "go", attempt: int = 0, request_id: str = "r1", queue: str = ""
     ) -> None:
-        request = msgspec.structs.replace(make_request(text, max_tokens=900), id=request_id)
+        request = msgspec.structs.replace(
+            make_request(text, max_tokens=900), id=request_id, owner=OWNER
+        )
         entry = QueueEntry(gateway_id="g1", attempt=attempt, request=request)
         queue = queue or self._keys.queue("model-under-test", Lane.REALTIME)
         await self._client.xadd(queue, {"r": encode(entry)})
 
-    async def cancel(self, engine_id: str, attempt: int = 0) -> None:
-        cancel = encode(Cancel(request_id="r1", attempt=attempt))
+    async def cancel(
+        self, engine_id: str, attempt: int = 0, reason: CancelReason = CancelReason.CLIENT_LEFT
+    ) -> None:
+        cancel = encode(Cancel(request_id="r1", attempt=attempt, reason=reason))
         await self._client.xadd(self._keys.control(engine_id), {"c": cancel})
 
     async def see(self, condition: Callable[[list[Frame]], bool]) -> list[Frame]:
@@ -78,6 +85,17 @@ class Gateway:
 
         await until(look)
         return self.frames
+
+
+async def completed(client: redis.asyncio.Redis, options: TransportOptions) -> list[Completed]:
+    """Wait for records, and return all that have come."""
+
+    async def look() -> list[Completed]:
+        entries = await entries_of(client, Keys(options.prefix).records)
+        records = [decode_record(fields[b"r"]) for _, fields in entries]
+        return [record for record in records if isinstance(record, Completed)]
+
+    return await until(look)
 
 
 def has(kind: type[Any], attempt: int = 0) -> Callable[[list[Frame]], bool]:
@@ -314,3 +332,84 @@ async def test_a_bug_in_a_backend_ends_its_request_and_nothing_else(
     failures = [frame.body for frame in frames if isinstance(frame.body, Failed)]
     assert [failed.code for failed in failures] == [ErrorCode.INTERNAL, ErrorCode.INTERNAL]
     assert host.report().in_flight == 0
+
+
+async def test_what_a_finished_request_used_is_recorded(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis
+) -> None:
+    async with running(options) as (host, _):
+        await gateway.ask('script: {"text": "a b", "cached_tokens": 2}')
+        (record,) = await completed(client, options)
+    assert (record.request_id, record.attempt, record.engine_id) == ("r1", 0, host.engine_id)
+    assert (record.team_id, record.key_id) == (OWNER.team_id, OWNER.key_id)
+    assert (record.ending, record.detail) == (Ending.FINISHED, "end")
+    assert (record.usage.output_tokens, record.usage.cached_tokens) == (2, 2)
+    assert record.first_token_at_s is not None
+    assert record.taken_at_s <= record.first_token_at_s <= record.ended_at_s
+
+
+@pytest.mark.parametrize(
+    ("reason", "ending"),
+    [
+        (CancelReason.CLIENT_LEFT, Ending.CANCELLED),
+        (CancelReason.TIMEOUT, Ending.TIMEOUT),
+        (CancelReason.SUPERSEDED, Ending.SUPERSEDED),
+    ],
+)
+async def test_what_a_cancelled_request_had_used_is_recorded(
+    options: TransportOptions,
+    gateway: Gateway,
+    client: redis.asyncio.Redis,
+    reason: CancelReason,
+    ending: Ending,
+) -> None:
+    async with running(options) as (host, _):
+        await gateway.ask(ENDLESS)
+        frames = await gateway.see(has(TextDelta))
+        await gateway.cancel(host.engine_id, reason=reason)
+        (record,) = await completed(client, options)
+    assert record.ending is ending
+    said = sum(isinstance(frame.body, TextDelta) for frame in frames)
+    assert record.usage.output_tokens >= said > 0
+    assert record.usage.prompt_tokens > 0
+
+
+async def test_a_request_whose_gateway_died_is_recorded_so(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis
+) -> None:
+    async with running(options):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        await client.delete(Keys(options.prefix).gateway("g1"))
+        (record,) = await completed(client, options)
+    assert record.ending is Ending.GATEWAY_LOST
+
+
+async def test_a_request_that_an_engine_hands_back_is_recorded_so(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis
+) -> None:
+    async with running(options):
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+    (record,) = await completed(client, options)
+    assert record.ending is Ending.ENGINE_LOST
+
+
+async def test_a_request_that_cannot_be_served_is_recorded_with_its_reason(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis
+) -> None:
+    async with running(options, context_tokens=10):
+        await gateway.ask("x" * 1000)
+        (record,) = await completed(client, options)
+    assert (record.ending, record.detail) == (Ending.FAILED, ErrorCode.PROMPT_TOO_LONG)
+    assert record.usage.output_tokens == 0
+
+
+async def test_an_engine_s_fault_is_not_the_last_word(
+    options: TransportOptions, gateway: Gateway, client: redis.asyncio.Redis
+) -> None:
+    async with running(options):
+        await gateway.ask('script: {"fail_at": 1}')
+        (record,) = await completed(client, options)
+    assert (record.ending, record.detail) == (Ending.ENGINE_LOST, ErrorCode.ENGINE_FAILED)
+    assert record.usage.output_tokens == 1

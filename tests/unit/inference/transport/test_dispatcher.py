@@ -264,7 +264,9 @@ async def test_when_redis_forgets_everything_a_request_without_text_starts_again
     await client.delete(keys.reply(dispatcher.gateway_id))
     second = await engine.take()
     assert second.attempt == 1
-    assert await engine.cancelled() == Cancel(request_id="r1", attempt=0)
+    assert await engine.cancelled() == Cancel(
+        request_id="r1", attempt=0, reason=CancelReason.SUPERSEDED
+    )
     await engine.say(second, 1, Started(1), FINISHED)
     assert await rest_of(run) == [FINISHED]
 
@@ -281,7 +283,9 @@ async def test_when_redis_forgets_everything_a_stream_ends_and_its_engine_stops(
     await eventually(lambda: run.text_sent)
     await client.delete(keys.reply(dispatcher.gateway_id))
     assert isinstance((await rest_of(run))[-1], Failed)
-    assert await engine.cancelled() == Cancel(request_id="r1", attempt=0)
+    assert await engine.cancelled() == Cancel(
+        request_id="r1", attempt=0, reason=CancelReason.SUPERSEDED
+    )
 
 
 async def test_whoever_queues_a_request_counts_as_alive(
