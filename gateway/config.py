@@ -131,8 +131,7 @@ class Config(BaseSettings):
     SETTLE_AFTER_S: float = Field(
         60,
         gt=0,
-        description="How long the record of a process that may have died is waited for before a "
-        "request is settled without it.",
+        description="How long a request waits for the records of processes that may have died.",
     )
     IMAGE_FETCH: bool = Field(
         True, description="Whether images are fetched from URLs. Base64 is taken either way."

@@ -1,4 +1,4 @@
-"""What the hot path knows without a database: live keys and the catalogue, in memory.
+"""What the hot path knows without a database: live keys, the catalogue and prices, in memory.
 
 Each is a snapshot that is loaded again at a nudge (see `inference.transport.nudge`), and every
 few seconds in case a nudge was lost. A database that is away leaves the last snapshot in use.
@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.db import Error, connection
 from redis.exceptions import RedisError
@@ -22,6 +22,7 @@ from inference.errors import ErrorCode, TandemError
 from inference.transport.connection import RETRY_AFTER_S, connect
 from inference.transport.keys import Keys
 from inference.transport.nudge import Topic
+from jobs.pricing import PriceList, load_prices
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,12 @@ class Directory:
         self._refresh_s = refresh_s
         self._keys = Snapshot("keys", load_principals)
         self._catalogue = Snapshot("catalogue", load_catalogue)
+        self._prices = Snapshot("prices", load_prices)
+        self._snapshots: dict[bytes, Snapshot[Any]] = {
+            Topic.KEYS.encode(): self._keys,
+            Topic.CATALOGUE.encode(): self._catalogue,
+            Topic.PRICES.encode(): self._prices,
+        }
         self._tasks: list[asyncio.Task[None]] = []
         self._listening = True  # until it fails, which is then logged once
         self._ping: asyncio.Task[bool] | None = None
@@ -128,11 +135,16 @@ class Directory:
         return self._catalogue.value
 
     @property
+    def prices(self) -> PriceList:
+        """What models cost. Raises `TandemError` (UNAVAILABLE) if that was never loaded."""
+        return self._prices.value
+
+    @property
     def loaded_at_s(self) -> float | None:
-        """When the older of the snapshots was loaded, in seconds of Unix time; None: not yet."""
-        if self._keys.loaded_at_s is None or self._catalogue.loaded_at_s is None:
-            return None
-        return min(self._keys.loaded_at_s, self._catalogue.loaded_at_s)
+        """When the oldest of the snapshots was loaded, in seconds of Unix time; None: not yet."""
+        times_s = [snapshot.loaded_at_s for snapshot in self._snapshots.values()]
+        known_s = [time_s for time_s in times_s if time_s is not None]
+        return min(known_s) if len(known_s) == len(times_s) else None
 
     async def start(self) -> None:
         """Load everything once, and from then on keep it fresh.
@@ -165,7 +177,7 @@ class Directory:
         return bool(done) and self._ping.result()
 
     async def _refresh_all(self) -> None:
-        await asyncio.gather(self._keys.refresh(), self._catalogue.refresh())
+        await asyncio.gather(*(snapshot.refresh() for snapshot in self._snapshots.values()))
 
     async def _poll(self) -> None:
         while True:
@@ -193,10 +205,8 @@ class Directory:
                     # Also after a connection was lost, and nudges with it.
                     self._listening = True
                     await self._refresh_all()
-                elif message["data"] == Topic.KEYS.encode():
-                    await self._keys.refresh()
-                elif message["data"] == Topic.CATALOGUE.encode():
-                    await self._catalogue.refresh()
+                elif snapshot := self._snapshots.get(message["data"]):
+                    await snapshot.refresh()
 
 
 def _on_own_connection(call: Callable[[], T]) -> T:

@@ -12,6 +12,9 @@ from gateway.services import Services
 
 Application = Callable[..., Awaitable[None]]
 
+# Django's, but of the API: the only pages of Django that a process without the admin has.
+_CONTROL = "/control/"
+
 
 class Front:
     """Sends each request to its consumer, or else to Django, as the process's role allows.
@@ -27,7 +30,7 @@ class Front:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Handle one HTTP request."""
         found = find(scope["path"])
-        if found is None and self._role == "api":
+        if found is None and self._role == "api" and not scope["path"].startswith(_CONTROL):
             found = NotFound, {}
         if found is None or (self._role == "admin" and found[0] not in (Alive, Ready)):
             await self._django(scope, receive, send)

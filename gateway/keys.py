@@ -9,16 +9,20 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
+from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from gateway.models import ApiKey, Team
+from gateway.models import ApiKey, Limited, Scope, Team, default_scopes
 from gateway.nudges import nudge_on_commit
 from inference.errors import ErrorCode, TandemError
+from inference.models import Model
 from inference.transport.nudge import Topic
+from jobs.quota.claims import Limits
 
 KEY_START = "sk-tandem-"
 _PREFIX_LENGTH = len(KEY_START) + 6
@@ -26,12 +30,29 @@ _NAME_LENGTH = 200
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes a request: a live key and its team."""
+    """Who makes a request: a key that was not revoked, its team, and what both may do.
+
+    `allowed_models` holds catalogue ids in lower case; empty means every model. Caps are in
+    micro-units of the currency, None for none.
+    """
 
     key_id: str
     key_name: str
     team_id: int
     team_name: str
+    scopes: frozenset[str] = frozenset(Scope.values)
+    allowed_models: frozenset[str] = frozenset()
+    expires_at_s: float | None = None
+    key_limits: Limits = Limits()
+    team_limits: Limits = Limits()
+    prepaid: bool = False
+    daily_spend_cap_micros: int | None = None
+    monthly_spend_cap_micros: int | None = None
+    zero_data_retention: bool = False
+
+    def may_use(self, model: str) -> bool:
+        """Whether the key may call the model of this catalogue id."""
+        return not self.allowed_models or model.lower() in self.allowed_models
 
 
 def digest(plaintext: str) -> bytes:
@@ -47,23 +68,66 @@ def give_secret(key: ApiKey) -> str:
     return plaintext
 
 
-def mint(name: str, team: str = "default") -> str:
-    """Store a new key of a team, which is made if it does not exist, and return the key's text.
+def issue(key: ApiKey) -> str:
+    """Check and store a new key of a team that exists, and return the key's text.
 
-    Raises `TandemError` (INVALID_REQUEST) for a name that is empty or too long.
+    Raises `TandemError` (INVALID_REQUEST) naming the field that is wrong: a name that is empty or
+    too long, an unknown scope or none, a model that is not in the catalogue, a past expiry.
     """
-    key = ApiKey(name=_checked("name", name))
+    key.name = _checked("name", key.name)
+    key.owner = key.owner.strip()
+    key.scopes = _checked_scopes(key.scopes)
+    key.allowed_models = _catalogue_ids(key.allowed_models)
+    if key.expires_at is not None and key.expires_at <= timezone.now():
+        raise TandemError(ErrorCode.INVALID_REQUEST, "expires_at: must lie in the future")
     plaintext = give_secret(key)
     with transaction.atomic():
-        key.team, _ = Team.objects.get_or_create(name=_checked("team", team))
         key.save()
         nudge_on_commit(Topic.KEYS)
     return plaintext
 
 
+def mint(
+    name: str,
+    team: str = "default",
+    *,
+    owner: str = "",
+    scopes: Sequence[str] | None = None,
+    allowed_models: Sequence[str] = (),
+    expires_at: datetime | None = None,
+) -> str:
+    """Store a new key of a team, which is made if it does not exist, and return the key's text.
+
+    `scopes` None gives the default ones, no `allowed_models` every model. Raises like `issue`.
+    """
+    key = ApiKey(
+        name=name,
+        owner=owner,
+        scopes=default_scopes() if scopes is None else list(scopes),
+        allowed_models=list(allowed_models),
+        expires_at=expires_at,
+    )
+    with transaction.atomic():
+        key.team, _ = Team.objects.get_or_create(name=_checked("team", team))
+        return issue(key)
+
+
 def list_keys() -> QuerySet[ApiKey]:
     """Return every key with its team, newest first, revoked ones included."""
     return ApiKey.objects.select_related("team")
+
+
+def find_live_key(plaintext: str) -> ApiKey:
+    """Return the key with this text, and its team, by one look into the index of digests.
+
+    Raises `TandemError` (AUTHENTICATION) if there is none, if it was revoked or has expired.
+    """
+    key = list_keys().filter(digest=digest(plaintext), revoked_at__isnull=True).first()
+    if key is None:
+        raise TandemError(ErrorCode.AUTHENTICATION, "invalid x-api-key")
+    if key.expires_at is not None and key.expires_at <= timezone.now():
+        raise TandemError(ErrorCode.AUTHENTICATION, "this API key has expired")
+    return key
 
 
 def find_key(reference: str) -> ApiKey:
@@ -96,16 +160,37 @@ def revoke(keys: QuerySet[ApiKey]) -> int:
 
 
 def load_principals() -> dict[bytes, Principal]:
-    """Read every live key from the database, by its digest."""
-    rows = ApiKey.objects.filter(revoked_at__isnull=True).values_list(
-        "digest", "id", "name", "team_id", "team__name"
+    """Read every key that was not revoked from the database, by its digest."""
+    keys = ApiKey.objects.filter(revoked_at__isnull=True).select_related("team")
+    return {bytes(key.digest): _principal(key) for key in keys.iterator()}
+
+
+def _principal(key: ApiKey) -> Principal:
+    team = key.team
+    return Principal(
+        key_id=str(key.id),
+        key_name=key.name,
+        team_id=team.id,
+        team_name=team.name,
+        scopes=frozenset(key.scopes),
+        allowed_models=frozenset(model.lower() for model in key.allowed_models),
+        expires_at_s=key.expires_at.timestamp() if key.expires_at else None,
+        key_limits=_limits(key),
+        team_limits=_limits(team),
+        prepaid=team.prepaid,
+        daily_spend_cap_micros=team.daily_spend_cap_micros,
+        monthly_spend_cap_micros=team.monthly_spend_cap_micros,
+        zero_data_retention=team.zero_data_retention,
     )
-    return {
-        bytes(stored): Principal(
-            key_id=str(key_id), key_name=name, team_id=team_id, team_name=team_name
-        )
-        for stored, key_id, name, team_id, team_name in rows
-    }
+
+
+def _limits(owner: Limited) -> Limits:
+    return Limits(
+        requests_per_minute=owner.requests_per_minute,
+        input_tokens_per_minute=owner.input_tokens_per_minute,
+        output_tokens_per_minute=owner.output_tokens_per_minute,
+        max_concurrent=owner.max_concurrent,
+    )
 
 
 def _checked(field: str, value: str) -> str:
@@ -115,6 +200,29 @@ def _checked(field: str, value: str) -> str:
             ErrorCode.INVALID_REQUEST, f"{field}: must have 1 to {_NAME_LENGTH} characters"
         )
     return value
+
+
+def _checked_scopes(scopes: Sequence[str]) -> list[str]:
+    if unknown := [scope for scope in scopes if scope not in Scope.values]:
+        raise TandemError(
+            ErrorCode.INVALID_REQUEST,
+            f"scopes: {unknown[0]!r} is none of {', '.join(Scope.values)}",
+        )
+    if not scopes:
+        raise TandemError(ErrorCode.INVALID_REQUEST, "scopes: a key needs at least one")
+    return [scope for scope in Scope.values if scope in scopes]
+
+
+def _catalogue_ids(names: Sequence[str]) -> list[str]:
+    """Return the ids as the catalogue spells them."""
+    if not names:
+        return []
+    known = {model.lower(): model for model in Model.objects.values_list("id", flat=True)}
+    if unknown := [name for name in names if name.lower() not in known]:
+        raise TandemError(
+            ErrorCode.INVALID_REQUEST, f"allowed_models: {unknown[0]!r} is not in the catalogue"
+        )
+    return sorted({known[name.lower()] for name in names})
 
 
 def _refers_to(reference: str) -> Q:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from contextlib import suppress
 
 from django.conf import settings
 
+from gateway.accounting.desk import Desk
+from gateway.accounting.limiter import Limiter
 from gateway.config import Config
 from gateway.directory import Directory
 from gateway.images.loader import ImageLoader
 from inference.collector import tune_collector
+from inference.transport.connection import connect
 from inference.transport.dispatcher import Dispatcher
+from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
+from inference.transport.record_writer import RecordWriter
+from jobs.ledger import read_state
+
+# How long a gateway that stops tries to write its last records; engines write theirs anyway.
+_LAST_RECORDS_S = 2.0
 
 
 class Services:
@@ -22,6 +32,17 @@ class Services:
         self.config = config
         self.directory = Directory(transport.redis_url, transport.prefix)
         self.dispatcher = Dispatcher(transport)
+        self._client = connect(transport.redis_url)
+        self._writer = RecordWriter(self._client, Keys(transport.prefix))
+        self._writing: asyncio.Task[None] | None = None
+        self._limiter = Limiter(
+            self._client,
+            transport.prefix,
+            fail_open=config.LIMITS_FAIL_OPEN,
+            read_state=read_state,
+            wait_s=config.ENQUEUE_WAIT_S,
+        )
+        self.desk = Desk(config, self._limiter, self._writer)
         self.images = ImageLoader(config)
         self._secret = settings.SECRET_KEY.encode()
         self._starting: asyncio.Task[None] | None = None
@@ -44,6 +65,7 @@ class Services:
         await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
+        self._writing = asyncio.create_task(self._writer.run(), name="records")
         await asyncio.gather(self.directory.start(), self.dispatcher.start())
         tune_collector()
         self._started = True
@@ -54,3 +76,14 @@ class Services:
             await self.dispatcher.stop()
             await self.directory.stop()
             await self.images.close()
+            await self._limiter.stop()
+            await self._stop_writing()
+
+    async def _stop_writing(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_RECORDS_S):
+                await self._writer.flushed()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait([self._writing])
+        await self._client.aclose()

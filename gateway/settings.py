@@ -103,6 +103,20 @@ CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 0
 CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE = {
     "sweep-transport": {"task": "jobs.sweep_transport", "schedule": 60.0},
+    "seal-audit": {"task": "jobs.seal_audit", "schedule": 60.0},
+    "prune": {"task": "jobs.prune", "schedule": 3600.0},
+}
+
+# Of the control API's document; everything else about that API is said in gateway.control.view.
+REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tandem's control API",
+    "DESCRIPTION": "A team's activity, usage, billing and keys.",
+    "VERSION": "v1",
+    "OAS_VERSION": "3.1.0",
+    "COMPONENT_SPLIT_PATCH": False,
+    "POSTPROCESSING_HOOKS": [],
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
 }
 
 LOGGING = {

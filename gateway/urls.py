@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 
 from gateway import views
 
-urlpatterns: list[URLPattern | URLResolver] = [path("", views.landing)]
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", views.landing),
+    path("control/v1/", include("gateway.control.urls")),
+]
 if settings.TANDEM.GATEWAY_ROLE != "api":
     urlpatterns.append(path("admin/", admin.site.urls))
 

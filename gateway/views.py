@@ -18,9 +18,8 @@ from inference.errors import ErrorCode, TandemError
 def landing(request: HttpRequest) -> HttpResponse:
     """Say what answers here and how to call it."""
     if request.method not in ("GET", "HEAD"):
-        return _error(
-            ErrorCode.METHOD_NOT_ALLOWED, f"{request.method} is not allowed on /; the API is at /v1"
-        )
+        message = f"{request.method} is not allowed on /; the API is at /v1"
+        return error_response(TandemError(ErrorCode.METHOD_NOT_ALLOWED, message))
     return render(
         request,
         "gateway/landing.html",
@@ -35,24 +34,24 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Answer 404: as a page to the admin's people, in the API's envelope to everybody else."""
     if _is_admin(request):
         return defaults.page_not_found(request, exception)
-    return _error(ErrorCode.NOT_FOUND, f"{request.path} does not exist")
+    return error_response(TandemError(ErrorCode.NOT_FOUND, f"{request.path} does not exist"))
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Answer 500, like `not_found`."""
     if _is_admin(request):
         return defaults.server_error(request)
-    return _error(ErrorCode.INTERNAL, "Internal server error")
+    return error_response(TandemError(ErrorCode.INTERNAL, "Internal server error"))
+
+
+def error_response(error: TandemError, request_id: str | None = None) -> HttpResponse:
+    """Answer in the API's envelope; a request that has no id yet gets one."""
+    request_id = request_id or f"req_{uuid_utils.uuid7()}"
+    response = HttpResponse(error_body(error, request_id), status=ERRORS[error.code].status)
+    for name, value in error_headers(error, request_id):
+        response[name.decode()] = value.decode()
+    return response
 
 
 def _is_admin(request: HttpRequest) -> bool:
     return request.path == "/admin" or request.path.startswith("/admin/")
-
-
-def _error(code: ErrorCode, message: str) -> HttpResponse:
-    error = TandemError(code, message)
-    request_id = f"req_{uuid_utils.uuid7()}"
-    response = HttpResponse(error_body(error, request_id), status=ERRORS[code].status)
-    for name, value in error_headers(error, request_id):
-        response[name.decode()] = value.decode()
-    return response

@@ -12,4 +12,4 @@ app = Celery("jobs")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["jobs"])
 # Named, not imported: Django is not set up yet when Celery reads this.
-app.steps["worker"].add("inference.engine.step:EngineStep")
+app.steps["worker"].update(("inference.engine.step:EngineStep", "jobs.recorder.step:RecorderStep"))

@@ -6,30 +6,36 @@ import asyncio
 import hashlib
 import re
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
-from gateway.accounting.limiter import Limiter
+from gateway.accounting.headers import limit_headers
+from gateway.accounting.limiter import Limiter, estimate_tokens
 from gateway.config import Config
-from gateway.errors import Header
 from gateway.http.request import ApiRequest
 from gateway.keys import Principal
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Failed, Finished, Usage
-from inference.fold import AnswerPart
-from inference.request import GenerationRequest, ImagePart
+from inference.request import GenerationRequest, ImagePart, Part, ToolResultPart
 from inference.transport.record_writer import RecordWriter
 from inference.transport.records import Admitted, Closed, Ending
 from inference.transport.run import Run
-from jobs.pricing import PriceList
-from jobs.quota.claims import Claim, Granted
+from jobs.pricing import PriceList, reserve_micros
+from jobs.quota.claims import Claim, Granted, Spend
 
+# A request ends at its deadline; only what belongs to a process that died is in flight for longer.
+_LEASE_GRACE_S = 5.0
 # Hashing this much takes about as long as a thread costs.
 _LARGE_BYTES = 1024 * 1024
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _ENDINGS = {ErrorCode.TIMEOUT: Ending.TIMEOUT, ErrorCode.ENGINE_LOST: Ending.ENGINE_LOST}
+
+
+_NOTHING = Usage(prompt_tokens=0, cached_tokens=0, output_tokens=0)
 
 
 class Visit(NamedTuple):
@@ -59,49 +65,53 @@ class Desk:
         """
         body = visit.asked.body
         digest = await _digest(body)
-        granted = await self._limiter.admit(_claim(visit, prices))
+        claim = _claim(visit, prices)
+        granted = await self._limiter.admit(claim)
         keeps = self._config.BODY_RETENTION_DAYS > 0 and not visit.principal.zero_data_retention
         limit = self._config.BODY_MAX_BYTES if keeps else -1
         self._writer.put(_admitted(visit, body if len(body) <= limit else None, digest))
-        return Ticket(self._limiter, self._writer, visit, granted, limit)
+        return Ticket(self._limiter, self._writer, claim, granted, limit)
 
 
 class Ticket:
-    """One request that was let in. Close it exactly once, however the request ends."""
+    """One request that was let in. Close it exactly once, however the request ends.
+
+    `headers` tell of the limits that it was subject to.
+    """
 
     def __init__(
         self,
         limiter: Limiter,
         writer: RecordWriter,
-        visit: Visit,
+        claim: Claim,
         granted: Granted,
         answer_limit_bytes: int,
     ) -> None:
         self._limiter = limiter
         self._writer = writer
-        self._request_id = visit.prompt.id
-        self._granted = granted
+        self._claim = claim
         self._answer_limit_bytes = answer_limit_bytes
-
-    @property
-    def headers(self) -> list[Header]:
-        """What the answer tells of the limits."""
-        return self._granted.headers
+        self.headers = limit_headers(granted)
 
     def refuse(self, error: TandemError) -> None:
         """Close the ticket of a request that no queue would take."""
-        self._close(
-            Closed(
-                request_id=self._request_id,
-                at_s=time.time(),
-                engine_id=None,
-                attempts=0,
-                first_token_at_s=None,
-                ending=Ending.FAILED,
-                detail=error.code,
-                message=error.message,
-                usage=_NOTHING,
-            )
+        self._close(self._unserved(Ending.FAILED, error.code, error.message), 0)
+
+    def abandon(self) -> None:
+        """Close the ticket of a request whose client left before it was in a queue."""
+        self._close(self._unserved(Ending.CANCELLED, Ending.CANCELLED, ""), 0)
+
+    def _unserved(self, ending: Ending, detail: str, message: str) -> Closed:
+        return Closed(
+            request_id=self._claim.request_id,
+            at_s=time.time(),
+            engine_id=None,
+            attempts=0,
+            first_token_at_s=None,
+            ending=ending,
+            detail=detail,
+            message=message,
+            usage=_NOTHING,
         )
 
     def close(self, run: Run) -> None:
@@ -113,7 +123,7 @@ class Ticket:
         encoded = msgspec.msgpack.encode(answer) if answer else b""
         self._close(
             Closed(
-                request_id=self._request_id,
+                request_id=self._claim.request_id,
                 at_s=now_s,
                 engine_id=run.engine_id,
                 attempts=run.attempt + 1,
@@ -124,15 +134,14 @@ class Ticket:
                 usage=usage,
                 answer=answer if len(encoded) <= self._answer_limit_bytes else None,
                 answer_digest=hashlib.sha256(encoded).digest() if answer else b"",
-            )
+            ),
+            # Of an answer that was broken off only the engine knows how many tokens it had.
+            usage.output_tokens or run.deltas,
         )
 
-    def _close(self, closed: Closed) -> None:
+    def _close(self, closed: Closed, output_tokens: int) -> None:
         self._writer.put(closed)
-        self._limiter.release(self._granted, closed.usage)
-
-
-_NOTHING = Usage(prompt_tokens=0, cached_tokens=0, output_tokens=0)
+        self._limiter.release(self._claim, closed.usage.prompt_tokens, output_tokens)
 
 
 def _ending(run: Run) -> tuple[Ending, str, str, Usage]:
@@ -152,7 +161,40 @@ async def _digest(body: bytes) -> bytes:
 
 
 def _claim(visit: Visit, prices: PriceList) -> Claim:
-    raise NotImplementedError
+    principal, prompt, context = visit.principal, visit.prompt, visit.entry.context_tokens
+    size = len(visit.asked.body)
+    # An image by its URL has as many tokens as it likes.
+    bounded = not any(isinstance(part, ImagePart) for part in _parts(prompt))
+    hold_micros = reserve_micros(
+        prices.at(prompt.model, datetime.now(UTC)),
+        size if bounded else None,
+        prompt.sampling.max_tokens,
+        context,
+        prompt.lane,
+    )
+    return Claim(
+        request_id=prompt.id,
+        team_id=principal.team_id,
+        key_id=principal.key_id,
+        input_tokens=estimate_tokens(size, context),
+        lease_ms=round(1000 * (prompt.deadline_s - time.time() + _LEASE_GRACE_S)),
+        team=principal.team_limits,
+        key=principal.key_limits,
+        spend=Spend(
+            hold_micros=hold_micros,
+            prepaid=principal.prepaid,
+            daily_cap_micros=principal.daily_spend_cap_micros,
+            monthly_cap_micros=principal.monthly_spend_cap_micros,
+        ),
+    )
+
+
+def _parts(prompt: GenerationRequest) -> Iterator[Part]:
+    for message in prompt.messages:
+        for part in message.parts:
+            yield part
+            if isinstance(part, ToolResultPart):
+                yield from part.parts
 
 
 def _admitted(visit: Visit, body: bytes | None, digest: bytes) -> Admitted:

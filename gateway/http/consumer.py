@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 
+from gateway.accounting.headers import limit_headers
+from gateway.accounting.refusals import LimitError
 from gateway.errors import ERRORS, Header, error_body, error_headers
 from gateway.http.request import ApiRequest
 from gateway.keys import Principal
@@ -76,6 +78,8 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
                 self.principal = await self._authenticate()
             await self.handle(self.request)
         except TandemError as error:
+            if isinstance(error, LimitError):
+                self.extra_headers += limit_headers(error.refusal)
             await self.respond_error(error)
         except Exception:
             logger.exception("Request %s failed", self.request.public_id)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 from typing import Any
 
 import uvloop
 from celery import bootsteps
-from celery.worker import state as worker_state
 
 from inference.backends.registry import build_backend
 from inference.catalogue import ModelEntry, load_catalogue
@@ -18,11 +16,9 @@ from inference.collector import tune_collector
 from inference.engine.guardian import start_guardian
 from inference.engine.host import EngineHost
 from inference.engine.options import EngineOptions
+from inference.worker import STOP_PATIENCE_S, end_worker
 
 logger = logging.getLogger(__name__)
-
-_EXIT_CODE = 1
-_STOP_PATIENCE_S = 8.0
 
 
 class EngineThread(threading.Thread):
@@ -48,7 +44,7 @@ class EngineThread(threading.Thread):
         except Exception:
             logger.exception("The engine worker cannot go on")
         if not orderly:
-            self._end_process()
+            end_worker()
 
     async def _serve(self) -> bool:
         entries = await asyncio.to_thread(self._entries)
@@ -79,19 +75,11 @@ class EngineThread(threading.Thread):
             entries.append(entry)
         return entries
 
-    def _end_process(self) -> None:
-        # Read by the worker's main loop, which then ends the process with this status.
-        vars(worker_state)["should_stop"] = _EXIT_CODE
-        # The worker's main loop may be waiting for a broker that is away.
-        timer = threading.Timer(_STOP_PATIENCE_S, os._exit, [_EXIT_CODE])
-        timer.daemon = True
-        timer.start()
-
     def stop(self) -> None:
         """Drain and end the engines."""
         if self._loop is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._request_stop)
-        self.join(timeout=_STOP_PATIENCE_S)
+        self.join(timeout=STOP_PATIENCE_S)
 
     def _request_stop(self) -> None:
         for host in self._hosts:

@@ -51,6 +51,11 @@ class Keys:
         return f"{self._prefix}:records"
 
     @property
+    def dead_records(self) -> str:
+        """The stream of records that could not be kept, each with its reason."""
+        return f"{self._prefix}:records:dead"
+
+    @property
     def nudges(self) -> str:
-        """The pub/sub channel that says which snapshot (`keys`, `catalogue`) has changed."""
+        """The pub/sub channel that says which snapshot has changed (see `nudge.Topic`)."""
         return f"{self._prefix}:nudges"

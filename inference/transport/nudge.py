@@ -16,6 +16,7 @@ class Topic(StrEnum):
 
     KEYS = "keys"
     CATALOGUE = "catalogue"
+    PRICES = "prices"
 
 
 def nudge(redis_url: str, prefix: str, topic: Topic) -> None:

@@ -31,7 +31,7 @@ class Run:
 
     `on_close` is called once, when the caller stops listening before the end. Times are those of
     `time.monotonic`, in seconds; `end` stays None when the caller left early. `answer` holds what
-    has come of the answer, `prompt_tokens` how long its prompt is once an engine has said so.
+    has come of the answer, in `deltas` pieces; `prompt_tokens` is known once an engine has said so.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Run:
         self.end: Finished | Failed | None = None
         self.prompt_tokens: int | None = None
         self.answer = Parts()
+        self.deltas = 0
         self.timer: asyncio.TimerHandle | None = None
         self._next_seq = 0
         self._events: list[Event] = []
@@ -153,6 +154,7 @@ class Run:
                 if self.first_text_s is None:
                     self.first_text_s = time.monotonic()
                 self.answer.add(body)
+                self.deltas += 1
                 self._push(body)
                 return Verdict.NOTHING
 

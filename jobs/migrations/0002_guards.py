@@ -57,9 +57,27 @@ END $$;
 
 CREATE TRIGGER audit_is_sealed BEFORE UPDATE OR DELETE ON jobs_requestrecord
 FOR EACH ROW EXECUTE FUNCTION tandem_audit_is_sealed();
+
+CREATE FUNCTION tandem_seal_is_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE'
+        OR current_setting('tandem.pruning', true) IS DISTINCT FROM 'on'
+        OR (NEW.number, NEW.created_at, NEW.rows, NEW.rows_digest, NEW.digest)
+            IS DISTINCT FROM (OLD.number, OLD.created_at, OLD.rows, OLD.rows_digest, OLD.digest)
+    THEN
+        RAISE EXCEPTION 'seal % of the audit trail stays as it is', OLD.number
+            USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER seal_is_kept BEFORE UPDATE OR DELETE ON jobs_auditseal
+FOR EACH ROW EXECUTE FUNCTION tandem_seal_is_kept();
 """
 
 NO_AUDIT = """
+DROP TRIGGER seal_is_kept ON jobs_auditseal;
+DROP FUNCTION tandem_seal_is_kept();
 DROP TRIGGER audit_is_sealed ON jobs_requestrecord;
 DROP FUNCTION tandem_audit_is_sealed();
 """

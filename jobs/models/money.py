@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.core.validators import MaxValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
@@ -75,7 +76,10 @@ class LedgerEntry(models.Model):
         ADJUSTMENT = "adjustment", "Adjustment"
         REFUND = "refund", "Refund"
 
-    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="ledger")
+    # Its index is that of `ledger_number`.
+    account = models.ForeignKey(
+        Account, on_delete=models.PROTECT, related_name="ledger", db_index=False
+    )
     number = models.BigIntegerField()
     kind = models.CharField(max_length=20, choices=Kind)
     reference = models.CharField(max_length=200)
@@ -97,10 +101,14 @@ class LedgerEntry(models.Model):
     output_tokens = models.PositiveBigIntegerField(default=0)
 
     class Meta:
-        """Listed with the newest first."""
+        """Listed with the newest first; entries are written in order of time, as BRIN needs."""
 
         ordering = ["-id"]
         verbose_name_plural = "ledger entries"
+        indexes = [
+            BrinIndex(fields=["created_at"], autosummarize=True, name="ledger_time"),
+            models.Index(fields=["kind", "-id"], condition=~Q(kind="usage"), name="ledger_kind"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["account", "number"], name="ledger_number"),
             models.UniqueConstraint(

@@ -293,6 +293,13 @@ class Stack:
         eventually(has_come, f"the engine of {model} is {until} (see {worker.log})", patience_s)
         return worker
 
+    def start_clerk(self, **settings: str) -> Server:
+        """Start a worker that records what became of requests."""
+        command = [sys.executable, "-m", "celery", "-A", "jobs", "worker", "-P", "threads"]
+        command += ["-c", "1", "-Q", "default", "-n", f"clerk-{self._started}@%h"]
+        command += ["--without-gossip", "--without-mingle"]
+        return self._start("clerk", command, env=self._environment(settings))
+
     def add_model(self, model: str, **fields: Any) -> str:
         """Put a model into the catalogue, a scripted one unless told otherwise."""
         named = {"backend": "scripted", "context_tokens": 100_000, "capacity": 64}

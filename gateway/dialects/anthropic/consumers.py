@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gateway.accounting.desk import Ticket, Visit
 from gateway.dialects.anthropic.encode import PING, MessageStream, failure, message
 from gateway.dialects.anthropic.models import decode_page, render_list, render_model
 from gateway.dialects.anthropic.parse import ParseContext, image_sources, to_request
@@ -30,13 +31,14 @@ from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Failed, Finished
 from inference.fold import fold
-from inference.request import GenerationRequest
+from inference.request import GenerationRequest, Owner
 from inference.transport.run import Run
 
 logger = logging.getLogger(__name__)
 
 Decode = Callable[[dict[str, Any], UnknownFields], DecodedMessages]
 T = TypeVar("T")
+_DIALECT = "anthropic"
 _LARGE_BODY_BYTES = 256 * 1024
 
 
@@ -60,20 +62,22 @@ class PromptConsumer(AnthropicConsumer):
 
     methods = ("POST",)
     scope_needed = Scope.INFERENCE
+    ignored: tuple[str, ...] = ()
 
     async def read(self, decode: Decode) -> tuple[MessagesBody, ModelEntry, GenerationRequest]:
         """Check and translate the body, images fetched. Raises `TandemError` for what is wrong."""
         check_content_type(self.request.header(b"content-type"))
         check_content_encoding(self.request.header(b"content-encoding"))
-        body, ignored = await self._aside(
+        body, self.ignored = await self._aside(
             lambda: decode(decode_object(self.request.body), self.services.config.UNKNOWN_FIELDS)
         )
-        if ignored:
-            self.extra_headers.append((b"tandem-ignored-fields", ignored_header(ignored)))
+        if self.ignored:
+            self.extra_headers.append((b"tandem-ignored-fields", ignored_header(self.ignored)))
         entry = self.find_model(body.model)
         context = ParseContext(
             request_id=self.request.id,
             model=entry.id,
+            owner=Owner(team_id=self.principal.team_id, key_id=self.principal.key_id),
             deadline_s=time.time() + self.services.config.REQUEST_TIMEOUT_S,
             cache_salt=self.services.cache_salt(self.principal.team_id),
             vision=entry.vision,
@@ -107,7 +111,15 @@ class MessagesConsumer(PromptConsumer):
     async def handle(self, request: ApiRequest) -> None:
         """Check everything, then queue the request and relay its answer."""
         body, entry, prompt = await self.read(decode_messages)
-        run = await self.services.dispatcher.submit(prompt, max_waiting=entry.max_waiting)
+        ticket = await self._admit(body, entry, prompt)
+        try:
+            run = await self.services.dispatcher.submit(prompt, max_waiting=entry.max_waiting)
+        except TandemError as error:
+            ticket.refuse(error)
+            raise
+        except asyncio.CancelledError:
+            ticket.abandon()
+            raise
         try:
             if body.stream:
                 await self._stream(run)
@@ -116,7 +128,24 @@ class MessagesConsumer(PromptConsumer):
                 await self.respond_json(answer)
         finally:
             run.close()
-            count_run("anthropic", run)
+            ticket.close(run)
+            count_run(_DIALECT, run)
+
+    async def _admit(
+        self, body: MessagesBody, entry: ModelEntry, prompt: GenerationRequest
+    ) -> Ticket:
+        visit = Visit(
+            asked=self.request,
+            principal=self.principal,
+            entry=entry,
+            prompt=prompt,
+            dialect=_DIALECT,
+            stream=bool(body.stream),
+            ignored=self.ignored,
+        )
+        ticket = await self.services.desk.admit(visit, self.services.directory.prices)
+        self.extra_headers += ticket.headers
+        return ticket
 
     @property
     def _message_id(self) -> str:

@@ -23,6 +23,7 @@ from inference.request import (
     GenerationRequest,
     ImagePart,
     Message,
+    Owner,
     Sampling,
     Tool,
     ToolChoice,
@@ -48,6 +49,7 @@ class ParseContext:
     request_id: str
     model: str
     deadline_s: float
+    owner: Owner | None = None
     cache_salt: str | None = None
     vision: bool = False
     images_without_vision: str = "placeholder"
@@ -82,6 +84,7 @@ def to_request(
         messages=messages,
         sampling=_sampling(body),
         deadline_s=context.deadline_s,
+        owner=context.owner,
         cache_salt=context.cache_salt,
         cache_mark=_cache_mark(body, messages, mark),
         tools=tools,

@@ -58,7 +58,11 @@ def test_live_keys_are_loaded_by_digest() -> None:
     key = ApiKey.objects.get(name="laptop")
     assert keys.load_principals() == {
         keys.digest(plaintext): keys.Principal(
-            key_id=str(key.id), key_name="laptop", team_id=key.team_id, team_name="blue"
+            key_id=str(key.id),
+            key_name="laptop",
+            team_id=key.team_id,
+            team_name="blue",
+            scopes=frozenset({"inference", "batches", "read"}),
         )
     }
 

@@ -1,121 +1,22 @@
-"""The admin site: teams, API keys and the model catalogue."""
+"""The model catalogue."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.contrib import admin, messages
-from django.contrib.admin.utils import model_ngettext
-from django.db.models import Model as DjangoModel
-from django.db.models import QuerySet
+from django.contrib import admin
 from django.http import HttpRequest
-from django.template.response import TemplateResponse
-from django.utils.html import format_html
 
-from gateway.keys import give_secret, revoke
-from gateway.models import ApiKey, Team
-from gateway.nudges import nudge_on_commit
+from gateway.admin.pages import NudgingAdmin
 from inference.models import Model
 from inference.names import claimed_twice
 from inference.transport.nudge import Topic
 
 if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[Any]
     _ModelForm = forms.ModelForm[Model]
 else:
-    _ModelAdmin = admin.ModelAdmin
     _ModelForm = forms.ModelForm
-
-admin.site.site_header = "Tandem"
-admin.site.site_title = "Tandem"
-admin.site.index_title = "Operate"
-
-
-class NudgingAdmin(_ModelAdmin):
-    """Tells the gateways of every change, so that they act on it at once."""
-
-    topic: ClassVar[Topic]
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save and tell."""
-        super().save_model(request, obj, form, change)
-        nudge_on_commit(self.topic)
-
-    def delete_model(self, request: HttpRequest, obj: DjangoModel) -> None:
-        """Delete one and tell."""
-        super().delete_model(request, obj)
-        nudge_on_commit(self.topic)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Delete several and tell."""
-        super().delete_queryset(request, queryset)
-        nudge_on_commit(self.topic)
-
-
-@admin.register(Team)
-class TeamAdmin(NudgingAdmin):
-    """Teams. One that has keys cannot be deleted, because keys cannot."""
-
-    topic = Topic.KEYS
-    list_display = ["name", "created_at"]
-    search_fields = ["name"]
-
-
-@admin.register(ApiKey)
-class ApiKeyAdmin(NudgingAdmin):
-    """Keys are made and revoked, never changed or deleted: who called stays known."""
-
-    topic = Topic.KEYS
-    list_display = ["name", "prefix", "team", "created_at", "revoked_at"]
-    list_filter = ["team", ("revoked_at", admin.EmptyFieldListFilter)]
-    list_select_related = ["team"]
-    search_fields = ["name", "prefix"]
-    autocomplete_fields = ["team"]
-    actions = ["revoke_selected"]
-    shown = ["prefix", "created_at", "revoked_at"]
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """Ask a new key for its name and team only."""
-        return ["name", "team", *(self.shown if obj else [])]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """Change nothing of a key that exists."""
-        return self.get_fields(request, obj) if obj else []
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Keys are revoked instead."""
-        return False
-
-    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
-        """Give a new key its secret and show it, this once."""
-        if change:
-            return
-        plaintext = give_secret(obj)
-        super().save_model(request, obj, form, change)
-        self.message_user(
-            request,
-            format_html("Copy the key now, it is not shown again: <code>{}</code>", plaintext),
-            messages.WARNING,
-        )
-
-    @admin.action(description="Revoke selected API keys", permissions=["change"])
-    def revoke_selected(
-        self, request: HttpRequest, queryset: QuerySet[ApiKey]
-    ) -> TemplateResponse | None:
-        """Ask first, then end the keys' lives."""
-        if request.POST.get("confirmed"):
-            count = revoke(queryset)
-            noun = model_ngettext(self.opts, count)
-            self.message_user(request, f"Revoked {count} {noun}.", messages.SUCCESS)
-            return None
-        context = self.admin_site.each_context(request) | {
-            "title": "Revoke these API keys?",
-            "keys": queryset.filter(revoked_at__isnull=True),
-            "opts": self.opts,
-        }
-        return TemplateResponse(request, "admin/gateway/apikey/revoke_selected.html", context)
-
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 

@@ -1,0 +1,143 @@
+"""Lets requests in by their key's and team's limits, spend caps and balance."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+import redis.asyncio
+from redis.exceptions import ResponseError
+
+from gateway.accounting.accounts import Accounts, ReadState
+from gateway.accounting.refusals import refused
+from inference.errors import ErrorCode, TandemError
+from inference.transport.connection import RETRY_AFTER_S, Unreachable
+from jobs.quota.claims import Capped, Claim, Decision, Exhausted, Granted, Unknown
+from jobs.quota.client import Quota
+
+logger = logging.getLogger(__name__)
+
+# Before a caller is refused for want of money the database is asked, for each team so often.
+_RECHECK_S = 1.0
+_BYTES_PER_TOKEN = 4
+
+
+class Limiter:
+    """Asks the quota for each request. One for each gateway process, on its event loop.
+
+    `fail_open` decides where nothing can be decided: requests are let in at once, or wait for
+    Redis for `wait_s` and are refused then. `read_state` reads a team's account, in a thread.
+    """
+
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        prefix: str,
+        *,
+        fail_open: bool,
+        read_state: ReadState,
+        wait_s: float,
+    ) -> None:
+        self._quota = Quota(client, prefix)
+        self._accounts = Accounts(self._quota, read_state)
+        self._fail_open = fail_open
+        self._wait_s = wait_s
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def admit(self, claim: Claim) -> Granted:
+        """Let a request in; `release` it when it has ended. Without limits nobody is asked.
+
+        Raises `LimitError` (RATE_LIMITED, SPEND_CAP, BALANCE_EXHAUSTED), or `TandemError`
+        (UNAVAILABLE). A caller that is cancelled meanwhile leaves nothing behind.
+        """
+        if not claim.binding:
+            return Granted()
+        deciding = self._spawn(self._decide(claim))
+        try:
+            decision = await asyncio.shield(deciding)
+        except asyncio.CancelledError:
+            self._spawn(self._undo(claim, deciding))
+            raise
+        except (*Unreachable, ResponseError) as error:
+            if not self._fail_open:
+                raise _unavailable() from error
+            logger.warning("a request is let in although its limits cannot be read: %s", error)
+            return Granted()
+        match decision:
+            case Granted():
+                return decision
+            case Unknown():
+                raise _unavailable()
+            case _:
+                raise refused(decision, claim)
+
+    def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> None:
+        """Say, in the background, that a request has ended and what it used. Once is enough."""
+        if claim.binding:
+            self._spawn(self._end(self._quota.release(claim, prompt_tokens, output_tokens)))
+
+    async def stop(self) -> None:
+        """Wait until all is said."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _decide(self, claim: Claim) -> Decision:
+        decision = await self._ask(claim)
+        match decision:
+            case Unknown():
+                again = await self._accounts.load(claim.team_id)
+            case Exhausted() | Capped():
+                # Redis may not have been told of a top-up.
+                again = await self._accounts.load(claim.team_id, max_age_s=_RECHECK_S)
+            case _:
+                again = False
+        if again:
+            decision = await self._ask(claim)
+        if isinstance(decision, Unknown) and self._fail_open:
+            logger.warning("a request of team %d is let in on an unknown balance", claim.team_id)
+            decision = await self._ask(msgspec.structs.replace(claim, spend=None))
+        return decision
+
+    async def _ask(self, claim: Claim) -> Decision:
+        give_up_s = time.monotonic() + self._wait_s
+        while True:
+            try:
+                return await self._quota.admit(claim)
+            except Unreachable:
+                if self._fail_open or time.monotonic() >= give_up_s:
+                    raise
+                await asyncio.sleep(RETRY_AFTER_S)
+
+    async def _undo(self, claim: Claim, deciding: asyncio.Task[Decision]) -> None:
+        """Take back a claim that may have been granted to somebody who has left."""
+        await asyncio.wait([deciding])
+        await self._end(self._quota.withdraw(claim))
+
+    @staticmethod
+    async def _end(command: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await command
+        except (*Unreachable, ResponseError) as error:
+            logger.warning("the end of a request could not be told, its lease ends it: %s", error)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def estimate_tokens(body_bytes: int, context_tokens: int) -> int:
+    """Return how many tokens a request's prompt is taken to have until the engine has counted."""
+    return min(body_bytes // _BYTES_PER_TOKEN, context_tokens)
+
+
+def _unavailable() -> TandemError:
+    return TandemError(
+        ErrorCode.UNAVAILABLE,
+        "the team's limits and balance cannot be read right now",
+        retry_after_s=1,
+    )

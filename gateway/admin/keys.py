@@ -1,0 +1,134 @@
+"""API keys: made and revoked, their limits changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.utils import model_ngettext
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from gateway.admin.pages import NudgingAdmin
+from gateway.keys import give_secret, revoke
+from gateway.models import ApiKey, Scope
+from inference.models import Model
+from inference.transport.nudge import Topic
+from jobs.models import KeyUse
+
+if TYPE_CHECKING:
+    _ApiKeyForm = forms.ModelForm[ApiKey]
+else:
+    _ApiKeyForm = forms.ModelForm
+
+
+class ApiKeyForm(_ApiKeyForm):
+    """A key: what it may do is chosen, not typed."""
+
+    scopes = forms.MultipleChoiceField(
+        choices=Scope.choices, widget=forms.CheckboxSelectMultiple, help_text="At least one."
+    )
+    allowed_models = forms.MultipleChoiceField(
+        required=False, widget=forms.CheckboxSelectMultiple, help_text="None chosen: every model."
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # One that has left the catalogue must not be lost by the next change.
+        listed = {*Model.objects.values_list("id", flat=True), *self.instance.allowed_models}
+        self.fields["allowed_models"].choices = [(name, name) for name in sorted(listed)]  # type: ignore[attr-defined]
+
+    def clean_expires_at(self) -> Any:
+        """Refuse a key that would be born dead; one that lives may be ended by a past moment."""
+        moment = self.cleaned_data["expires_at"]
+        if self.instance._state.adding and moment is not None and moment <= timezone.now():
+            raise forms.ValidationError("Must lie in the future.")
+        return moment
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(NudgingAdmin):
+    """Keys keep their name and team, and are never deleted: who called stays known."""
+
+    topic = Topic.KEYS
+    form = ApiKeyForm
+    list_display = [
+        *("name", "prefix", "team", "owner"),
+        *("created_at", "last_used", "expires_at", "revoked_at"),
+    ]
+    list_filter = [("revoked_at", admin.EmptyFieldListFilter), "team"]
+    list_select_related = ["team"]
+    search_fields = ["name", "prefix", "owner"]
+    autocomplete_fields = ["team"]
+    actions = ["revoke_selected"]
+    identity = ("name", "team")
+    shown = ("prefix", "created_at", "last_used", "revoked_at")
+    fieldsets = [
+        (None, {"fields": [*identity, "owner"]}),
+        ("What it may do", {"fields": ["scopes", "allowed_models", "expires_at"]}),
+        (
+            "Limits",
+            {
+                "fields": [
+                    *("requests_per_minute", "max_concurrent"),
+                    *("input_tokens_per_minute", "output_tokens_per_minute"),
+                ],
+                "description": "Beside its team's. Empty: none.",
+            },
+        ),
+    ]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Show what became of a key that exists."""
+        return [*self.fieldsets, *([("Life", {"fields": self.shown})] if obj else [])]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Keep the name and the team of a key that exists."""
+        return (*self.identity, *self.shown) if obj else ()
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
+        """Read when each key was last used with it."""
+        uses = KeyUse.objects.filter(pk=OuterRef("pk")).values("last_used_at")
+        keys: QuerySet[ApiKey] = super().get_queryset(request)
+        return keys.annotate(last_used_at=Subquery(uses))
+
+    @admin.display(description="last used", empty_value="-")
+    def last_used(self, key: Any) -> Any:
+        """Return when it last called a model."""
+        return key.last_used_at
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Keys are revoked instead."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        """Give a new key its secret and show it, this once."""
+        plaintext = None if change else give_secret(obj)
+        super().save_model(request, obj, form, change)
+        if plaintext is not None:
+            self.message_user(
+                request,
+                format_html("Copy the key now, it is not shown again: <code>{}</code>", plaintext),
+                messages.WARNING,
+            )
+
+    @admin.action(description="Revoke selected API keys", permissions=["change"])
+    def revoke_selected(
+        self, request: HttpRequest, queryset: QuerySet[ApiKey]
+    ) -> TemplateResponse | None:
+        """Ask first, then end the keys' lives."""
+        if request.POST.get("confirmed"):
+            count = revoke(queryset)
+            noun = model_ngettext(self.opts, count)
+            self.message_user(request, f"Revoked {count} {noun}.", messages.SUCCESS)
+            return None
+        context = self.admin_site.each_context(request) | {
+            "title": "Revoke these API keys?",
+            "keys": queryset.filter(revoked_at__isnull=True),
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "admin/gateway/apikey/revoke_selected.html", context)

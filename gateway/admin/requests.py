@@ -1,0 +1,211 @@
+"""The audit trail: every request, and one in whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from gateway.admin.money import units
+from gateway.admin.pages import OpenFilter, RecordAdmin, RequestSearch, TeamFilter
+from gateway.admin.transcript import transcript
+from inference.models import Model
+from jobs.models import LedgerEntry, RequestRecord
+from jobs.models.audit import NEWEST_OF_TEAM
+from jobs.reports import billed_price
+
+_WINDOWS = {"hour": 1, "day": 24, "week": 24 * 7, "month": 24 * 30}
+
+
+class RequestTeamFilter(TeamFilter):
+    """By team."""
+
+    field = "team_id"
+
+
+class ModelFilter(OpenFilter):
+    """By model; those of the catalogue are listed, and others may have been served once."""
+
+    title = "model"
+    parameter_name = "model"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """List the catalogue."""
+        return [(name, name) for name in Model.objects.values_list("id", flat=True)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the model's requests."""
+        return queryset.filter(model=self.value()) if self.value() else queryset
+
+
+class AdmittedFilter(admin.SimpleListFilter):
+    """By when they were admitted."""
+
+    title = "admitted"
+    parameter_name = "within"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """List the windows."""
+        return [(name, f"within the last {name}") for name in _WINDOWS]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep what is young enough."""
+        hours = _WINDOWS.get(self.value() or "")
+        if hours is None:
+            return queryset
+        return queryset.filter(created_at__gte=timezone.now() - timedelta(hours=hours))
+
+
+@admin.register(RequestRecord)
+class RequestRecordAdmin(RequestSearch, RecordAdmin):
+    """Who asked what, when, on which engine, with what outcome, and what it cost."""
+
+    request_field = "pk"
+    team_order = NEWEST_OF_TEAM
+    list_display = [
+        *("created_at", "id", "team_name", "key_name", "model", "lane", "status", "ending"),
+        *("input_tokens", "output_tokens", "cost"),
+    ]
+    list_display_links = ["id"]
+    list_filter = ["status", AdmittedFilter, RequestTeamFilter, ModelFilter]
+    fieldsets = [
+        (
+            "Who",
+            {
+                "fields": [
+                    *("id", "team", "key", "client", "address", "session_id", "trace_id"),
+                ]
+            },
+        ),
+        (
+            "What",
+            {
+                "fields": [
+                    *("model", "dialect", "type", "lane", "streamed", "max_tokens"),
+                    *("ignored_fields", "body_bytes", "body_sha256"),
+                ]
+            },
+        ),
+        (
+            "How it went",
+            {
+                "fields": [
+                    *("status", "ending", "detail", "error", "timeline"),
+                    *("engine_host", "engine_id", "attempts", "answer_sha256", "seal_number"),
+                ]
+            },
+        ),
+        ("What it used", {"fields": ["tokens", "cost", "price"]}),
+    ]
+    said = ("What was said", {"fields": ["transcript"]})
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Show what was said to those who may view bodies."""
+        allowed = request.user.has_perm("jobs.view_requestbody")
+        return [*self.fieldsets, *([self.said] if allowed else [])]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Change nothing."""
+        fieldsets = self.get_fieldsets(request, obj)
+        return [name for _, options in fieldsets for name in options["fields"]]
+
+    @admin.display(description="cost, in units")
+    def cost(self, record: RequestRecord) -> str:
+        """Return units; a dash if it was not billed."""
+        return units(record.cost_micros)
+
+    @admin.display
+    def team(self, record: RequestRecord) -> SafeString:
+        """Return the team, with the way to all of its requests."""
+        address = reverse("admin:jobs_requestrecord_changelist")
+        return format_html('<a href="{}?team={}">{}</a>', address, record.team_id, record.team_name)
+
+    @admin.display
+    def key(self, record: RequestRecord) -> str:
+        """Return the key's name and id."""
+        return f"{record.key_name} ({record.key_id})"
+
+    @admin.display
+    def timeline(self, record: RequestRecord) -> SafeString:
+        """Return its moments, and how long after the admission each was."""
+        moments = [
+            ("admitted", record.created_at),
+            ("taken by the engine", record.taken_at),
+            ("first token", record.first_token_at),
+            ("ended by the engine", record.engine_ended_at),
+            ("answer ended", record.closed_at),
+            ("settled", record.settled_at),
+        ]
+        rows = [
+            (name, f"{moment:%Y-%m-%d %H:%M:%S.%f}"[:-3], _after(record.created_at, moment))
+            for name, moment in moments
+            if moment is not None
+        ]
+        return _table(rows)
+
+    @admin.display
+    def tokens(self, record: RequestRecord) -> SafeString:
+        """Return its tokens by kind."""
+        plain = record.input_tokens - record.cached_tokens - record.cache_written_tokens
+        rows = [
+            ("input", f"{plain:,}"),
+            ("input from the cache", f"{record.cached_tokens:,}"),
+            ("input written to the cache", f"{record.cache_written_tokens:,}"),
+            ("output", f"{record.output_tokens:,}"),
+            ("of it thinking", f"{record.thinking_tokens:,}"),
+        ]
+        return _table(rows)
+
+    @admin.display(description="price version")
+    def price(self, record: RequestRecord) -> SafeString | str:
+        """Return the version that it was billed by, and the way to its ledger entry."""
+        entry = LedgerEntry.objects.filter(request_id=record.pk).first()
+        if entry is None:
+            return "not billed"
+        version = billed_price(record.pk)
+        name = (
+            f"{version.model} from {version.effective_from:%Y-%m-%d %H:%M}" if version else "free"
+        )
+        address = reverse("admin:jobs_ledgerentry_change", args=[entry.pk])
+        return format_html('{} (<a href="{}">entry {}</a>)', name, address, entry.number)
+
+    @admin.display(description="SHA-256 of the body")
+    def body_sha256(self, record: RequestRecord) -> str:
+        """Return it in hexadecimal."""
+        return bytes(record.body_digest).hex() or "-"
+
+    @admin.display(description="SHA-256 of the answer")
+    def answer_sha256(self, record: RequestRecord) -> str:
+        """Return it in hexadecimal."""
+        return bytes(record.answer_digest).hex() or "-"
+
+    @admin.display(description="seal")
+    def seal_number(self, record: RequestRecord) -> str:
+        """Return the seal over it."""
+        return "not sealed yet" if record.seal_id is None else str(record.seal_id)
+
+    @admin.display(description="")
+    def transcript(self, record: RequestRecord) -> SafeString:
+        """Return body and answer, as far as they are kept."""
+        return transcript(record)
+
+
+def _after(begin: datetime, moment: datetime) -> str:
+    return f"+{(moment - begin).total_seconds():,.3f} s"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> SafeString:
+    lines = (
+        (name, format_html_join("", "<td>{}</td>", ([cell] for cell in cells)))
+        for name, *cells in rows
+    )
+    body = format_html_join("", "<tr><th>{}</th>{}</tr>", lines)
+    return format_html("<table>{}</table>", body)

@@ -1,0 +1,242 @@
+"""Who is let in, and what is recorded of it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.accounting.desk import Desk, Ticket, Visit
+from gateway.config import Config
+from gateway.http.request import ApiRequest
+from gateway.keys import Principal
+from inference.errors import ErrorCode, TandemError
+from inference.events import Event, Finished, FinishReason, Started, TextDelta, Usage
+from inference.request import GenerationRequest, ImagePart, Message, Role, TextPart, ToolResultPart
+from inference.transport.frames import Frame
+from inference.transport.records import Admitted, Closed, Ending, Record
+from inference.transport.run import Run
+from jobs.pricing import PriceList
+from jobs.quota.claims import Claim, Granted, Limits
+from tests.contracts.requests import make_entry, make_request
+from tests.unit.jobs.prices import make_price
+
+PRINCIPAL = Principal(key_id="k1", key_name="laptop", team_id=7, team_name="blue")
+BODY = b'{"model":"model-under-test"}'
+USAGE = Usage(prompt_tokens=5, cached_tokens=2, output_tokens=3)
+FINISHED = Finished(reason=FinishReason.END, usage=USAGE)
+
+
+class Limiter:
+    """Lets everybody in, and notes it."""
+
+    def __init__(self) -> None:
+        self.claims: list[Claim] = []
+        self.released: list[tuple[Claim, int, int]] = []
+
+    async def admit(self, claim: Claim) -> Granted:
+        self.claims.append(claim)
+        return Granted()
+
+    def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> None:
+        self.released.append((claim, prompt_tokens, output_tokens))
+
+
+class Rig:
+    """A desk whose limiter and writer the test sees."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.limiter = Limiter()
+        self.records: list[Record] = []
+        self.desk = Desk(Config(**settings), self.limiter, self)  # type: ignore[arg-type]
+
+    def put(self, record: Record) -> None:
+        self.records.append(record)
+
+    async def admit(
+        self,
+        principal: Principal = PRINCIPAL,
+        prompt: GenerationRequest | None = None,
+        headers: list[tuple[bytes, bytes]] | None = None,
+        body: bytes = BODY,
+    ) -> Ticket:
+        asked = ApiRequest({"headers": headers or [], "client": ("10.0.0.9", 1)}, body)
+        visit = Visit(
+            asked=asked,
+            principal=principal,
+            entry=make_entry(),
+            prompt=prompt or make_request("hi"),
+            dialect="anthropic",
+            stream=True,
+            ignored=("speed",),
+        )
+        return await self.desk.admit(visit, PriceList([make_price()]))
+
+    @property
+    def admitted(self) -> Admitted:
+        (found,) = [record for record in self.records if isinstance(record, Admitted)]
+        return found
+
+    @property
+    def closed(self) -> Closed:
+        (found,) = [record for record in self.records if isinstance(record, Closed)]
+        return found
+
+
+@pytest.fixture
+def rig(no_settings: pytest.MonkeyPatch) -> Rig:
+    return Rig()
+
+
+def run_of(*events: Event, attempt: int = 0) -> Run:
+    """Return a run whose engine has said these events."""
+    run = Run(make_request("hi"), "queue", lambda _: None)
+    for seq, event in enumerate(events):
+        run.receive(Frame(run.request.id, attempt, "e1", seq, event))
+    return run
+
+
+async def test_what_is_known_at_the_door_is_recorded(rig: Rig) -> None:
+    trace = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    headers = [
+        (b"user-agent", b"anthropic/2.14"),
+        (b"traceparent", trace),
+        (b"x-claude-code-session-id", b"session-1"),
+    ]
+    prompt = make_request("hi", max_tokens=9)
+    await rig.admit(prompt=prompt, headers=headers)
+    record = rig.admitted
+    assert record.request_id == prompt.id
+    assert (record.team_id, record.team_name) == (7, "blue")
+    assert (record.key_id, record.key_name) == ("k1", "laptop")
+    assert (record.client, record.address) == ("anthropic/2.14", "10.0.0.9")
+    assert (record.trace_id, record.session_id) == (trace[3:35].decode(), "session-1")
+    assert (record.dialect, record.stream, record.max_tokens) == ("anthropic", True, 9)
+    assert record.ignored == ("speed",)
+    assert record.deadline_s == prompt.deadline_s
+    assert record.body == BODY
+    assert record.body_digest == hashlib.sha256(BODY).digest()
+    assert record.body_bytes == len(BODY)
+
+
+async def test_a_header_that_is_no_trace_is_no_trace(rig: Rig) -> None:
+    await rig.admit(headers=[(b"traceparent", b"00-junk"), (b"user-agent", b"a\0b")])
+    assert rig.admitted.trace_id == ""
+    assert rig.admitted.client == "ab"
+
+
+async def test_a_team_with_zero_retention_keeps_nothing_but_digests(rig: Rig) -> None:
+    principal = msgspec.structs.replace(PRINCIPAL, zero_data_retention=True)
+    ticket = await rig.admit(principal=principal)
+    ticket.close(run_of(Started(5), TextDelta("hello"), FINISHED))
+    assert (rig.admitted.body, rig.closed.answer) == (None, None)
+    assert len(rig.admitted.body_digest) == len(rig.closed.answer_digest) == 32
+
+
+@pytest.mark.parametrize("limits", [{"BODY_RETENTION_DAYS": 0}, {"BODY_MAX_BYTES": 5}])
+async def test_what_is_not_to_be_kept_is_not_recorded(
+    no_settings: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    rig = Rig(**limits)
+    ticket = await rig.admit()
+    ticket.close(run_of(Started(5), TextDelta("hello"), FINISHED))
+    assert (rig.admitted.body, rig.closed.answer) == (None, None)
+
+
+async def test_a_finished_request_is_closed_with_its_usage_and_answer(rig: Rig) -> None:
+    ticket = await rig.admit()
+    run = run_of(Started(5), TextDelta("hel"), TextDelta("lo"), FINISHED)
+    before_s = time.time()
+    ticket.close(run)
+    record = rig.closed
+    assert (record.ending, record.detail, record.usage) == (Ending.FINISHED, "end", USAGE)
+    assert record.answer == (TextPart("hello"),)
+    digest = hashlib.sha256(msgspec.msgpack.encode(record.answer)).digest()
+    assert record.answer_digest == digest
+    assert (record.engine_id, record.attempts) == ("e1", 1)
+    assert record.first_token_at_s is not None
+    assert before_s - 1 < record.first_token_at_s <= record.at_s
+    assert rig.limiter.released == [(rig.limiter.claims[0], 5, 3)]
+
+
+async def test_a_caller_that_leaves_is_closed_with_what_was_seen(rig: Rig) -> None:
+    ticket = await rig.admit()
+    run = run_of(Started(5), TextDelta("a"), TextDelta("b"))
+    run.close()
+    ticket.close(run)
+    assert (rig.closed.ending, rig.closed.engine_id) == (Ending.CANCELLED, "e1")
+    assert rig.closed.usage.prompt_tokens == 5
+    assert rig.limiter.released == [(rig.limiter.claims[0], 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        (ErrorCode.TIMEOUT, Ending.TIMEOUT),
+        (ErrorCode.ENGINE_LOST, Ending.ENGINE_LOST),
+        (ErrorCode.PROMPT_TOO_LONG, Ending.FAILED),
+        (ErrorCode.INTERNAL, Ending.FAILED),
+    ],
+)
+async def test_a_failure_is_closed_with_its_reason(
+    rig: Rig, code: ErrorCode, ending: Ending
+) -> None:
+    ticket = await rig.admit()
+    run = run_of(Started(5), TextDelta("a"))
+    run.fail(code, "why")
+    ticket.close(run)
+    record = rig.closed
+    assert (record.ending, record.detail, record.message) == (ending, code, "why")
+
+
+async def test_a_request_that_no_queue_takes_is_closed_at_once(rig: Rig) -> None:
+    ticket = await rig.admit()
+    ticket.refuse(TandemError(ErrorCode.OVERLOADED, "busy"))
+    record = rig.closed
+    assert (record.ending, record.detail) == (Ending.FAILED, ErrorCode.OVERLOADED)
+    assert record.engine_id is None
+    assert rig.limiter.released == [(rig.limiter.claims[0], 0, 0)]
+
+
+async def test_a_request_whose_caller_leaves_before_the_queue_is_closed(rig: Rig) -> None:
+    ticket = await rig.admit()
+    ticket.abandon()
+    assert (rig.closed.ending, rig.closed.engine_id) == (Ending.CANCELLED, None)
+
+
+async def test_the_most_that_a_request_can_cost_is_held(rig: Rig) -> None:
+    limits = Limits(requests_per_minute=3)
+    principal = msgspec.structs.replace(
+        PRINCIPAL, prepaid=True, daily_spend_cap_micros=9, key_limits=limits
+    )
+    await rig.admit(principal=principal, prompt=make_request("hi", max_tokens=100))
+    (claim,) = rig.limiter.claims
+    assert claim.spend is not None
+    # The context bounds the prompt: 1,024 tokens of input, and 100 of output at twice the price.
+    assert claim.spend.hold_micros == 1024 * 1 + 100 * 2
+    assert (claim.spend.prepaid, claim.spend.daily_cap_micros) == (True, 9)
+    assert claim.key == limits
+    assert 60_000 < claim.lease_ms < 70_000
+
+
+@pytest.mark.parametrize("inside_a_result", [True, False])
+async def test_a_body_does_not_bound_what_an_image_costs(
+    no_settings: pytest.MonkeyPatch, inside_a_result: bool
+) -> None:
+    image = ImagePart("image/png", b"x")
+    parts = (ToolResultPart(call_id="1", parts=(image,)),) if inside_a_result else (image,)
+    plain, seeing = make_request("hi", max_tokens=1), make_request("hi", max_tokens=1)
+    seeing = msgspec.structs.replace(seeing, messages=(Message(role=Role.USER, parts=parts),))
+    holds = []
+    for prompt in (plain, seeing):
+        rig = Rig()
+        asked = ApiRequest({"headers": []}, b"{}")
+        visit = Visit(asked, PRINCIPAL, make_entry(context_tokens=9000), prompt, "a", False, ())
+        await rig.desk.admit(visit, PriceList([make_price()]))
+        spend = rig.limiter.claims[0].spend
+        assert spend is not None
+        holds.append(spend.hold_micros)
+    assert holds == [1026 + 2, 9000 + 2]

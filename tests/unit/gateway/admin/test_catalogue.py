@@ -1,0 +1,79 @@
+"""The model catalogue in the admin."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+
+import pytest
+from django.test import Client
+
+from gateway.admin.catalogue import CatalogueAdmin
+from inference.models import Model
+from tests.unit.gateway.admin.forms import MODELS, model_form
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_model_is_added_with_aliases_and_options(admin_client: Client) -> None:
+    form = model_form(aliases='["fast"]', engine_options='{"dtype": "float32"}')
+    assert admin_client.post(f"{MODELS}add/", form).status_code == 302
+    model = Model.objects.get()
+    assert (model.id, model.aliases) == ("tiny", ["fast"])
+    assert model.engine_options == {"dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"aliases": "fast"}, "Enter a valid JSON."),
+        ({"aliases": '"fast"'}, "Must be a JSON list of names"),
+        ({"aliases": "[1]"}, "Must be a JSON list of names"),
+        ({"aliases": '[""]'}, "Must be a JSON list of names"),
+        ({"aliases": '[" fast"]'}, "Must be a JSON list of names"),
+        ({"engine_options": "[]"}, "Must be a JSON object"),
+        ({"engine_options": "null"}, "Must be a JSON object"),
+        ({"default_sampling": '{"top_x": 1}'}, "Numbers for temperature, top_p, top_k"),
+        ({"default_sampling": '{"top_p": true}'}, "Numbers for temperature, top_p, top_k"),
+        ({"weights": ""}, "A vLLM model needs the folder of its weights."),
+        ({"aliases": '["QUICK"]'}, "The name 'quick' is taken by other."),
+        ({"aliases": '["other"]'}, "The name 'other' is taken by other."),
+        ({"id": "Quick"}, "The name 'quick' is taken by other."),
+        ({"id": "OTHER"}, "The name 'other' is taken by other."),
+        ({"id": "with space"}, "Enter a valid value."),
+        ({"context_tokens": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_a_model_that_would_not_work_is_refused_with_the_reason(
+    admin_client: Client, changes: dict[str, object], message: str
+) -> None:
+    Model.objects.create(id="other", aliases=["quick"], context_tokens=1, enabled=False)
+    page = admin_client.post(f"{MODELS}add/", model_form(**changes))
+    assert page.status_code == 200
+    assert message in unescape(page.content.decode())
+    assert Model.objects.count() == 1
+
+
+def test_the_form_shows_every_field_of_a_model() -> None:
+    shown = {name for _, options in CatalogueAdmin.fieldsets for name in options["fields"]}
+    assert shown == {field.name for field in Model._meta.fields} - {"created_at"}
+
+
+def test_a_model_s_own_names_are_not_taken_from_it(admin_client: Client) -> None:
+    Model.objects.create(id="tiny", aliases=["fast"], weights="tiny", context_tokens=1)
+    form = model_form(aliases=json.dumps(["fast", "Tiny"]))
+    assert admin_client.post(f"{MODELS}tiny/change/", form).status_code == 302
+    assert Model.objects.get().aliases == ["fast", "Tiny"]
+
+
+def test_a_change_is_checked_against_the_other_models(admin_client: Client) -> None:
+    Model.objects.create(id="tiny", weights="tiny", context_tokens=1)
+    Model.objects.create(id="other", aliases=["quick"], context_tokens=1)
+    page = admin_client.post(f"{MODELS}tiny/change/", model_form(aliases='["quick"]'))
+    assert "The name 'quick' is taken by other." in unescape(page.content.decode())
+
+
+def test_a_model_s_id_cannot_be_changed_into_a_second_model(admin_client: Client) -> None:
+    Model.objects.create(id="tiny", weights="tiny", context_tokens=1)
+    admin_client.post(f"{MODELS}tiny/change/", model_form(id="copy"))
+    assert list(Model.objects.values_list("id", "context_tokens")) == [("tiny", 2048)]

@@ -1,0 +1,120 @@
+"""What all of the admin's pages share."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
+
+from gateway import nudges
+from gateway.admin import pages
+from gateway.models import Team
+from inference.models import Model
+from inference.transport.nudge import Topic
+from jobs import ledger, reports
+from tests.unit.gateway.admin.forms import MODELS, model_form
+
+pytestmark = pytest.mark.django_db
+
+TEAMS = "/admin/gateway/team/"
+
+
+PATHS = [
+    "",
+    "gateway/team/",
+    "gateway/apikey/",
+    "inference/model/",
+    "jobs/price/",
+    "jobs/ledgerentry/",
+    "jobs/requestrecord/",
+    "jobs/auditseal/",
+]
+FORMS = ["gateway/team/add/", "gateway/apikey/add/", "inference/model/add/", "jobs/price/add/"]
+READ_ONLY = ["jobs/ledgerentry/", "jobs/requestrecord/", "jobs/auditseal/"]
+
+
+@pytest.mark.parametrize("path", [*PATHS, *FORMS])
+def test_every_page_wants_a_login(client: Client, path: str) -> None:
+    response = client.get(f"/admin/{path}")
+    assert response.status_code == 302
+    assert response["location"].startswith("/admin/login/")
+
+
+@pytest.mark.parametrize("path", [*PATHS, *FORMS])
+def test_every_page_is_shown_under_the_project_s_name(admin_client: Client, path: str) -> None:
+    page = admin_client.get(f"/admin/{path}")
+    assert page.status_code == 200
+    assert "Tandem" in page.content.decode()
+
+
+def test_every_change_nudges_the_gateways(
+    admin_client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    nudge = Mock()
+    monkeypatch.setattr(nudges, "nudge", nudge)
+    sent = {"post": "yes"}
+    chosen = {"action": "delete_selected", "_selected_action": ["big"], **sent}
+    for path, data, topic in (
+        (f"{TEAMS}add/", {"name": "red"}, Topic.KEYS),
+        (f"{MODELS}add/", model_form(), Topic.CATALOGUE),
+        (f"{MODELS}add/", model_form(id="big"), Topic.CATALOGUE),
+        (f"{MODELS}tiny/change/", model_form(capacity=2), Topic.CATALOGUE),
+        (f"{MODELS}tiny/delete/", sent, Topic.CATALOGUE),
+        (MODELS, chosen, Topic.CATALOGUE),
+    ):
+        nudge.reset_mock()
+        with django_capture_on_commit_callbacks(execute=True):
+            assert admin_client.post(path, data).status_code == 302
+        nudge.assert_called_once()
+        assert nudge.call_args.args[-1] is topic
+    assert not Model.objects.exists()
+
+
+@pytest.mark.parametrize("path", READ_ONLY)
+def test_nobody_adds_changes_or_deletes_a_record_by_hand(admin_client: Client, path: str) -> None:
+    for page in ("add/", "1/delete/"):
+        assert admin_client.post(f"/admin/{path}{page}", {"post": "yes"}).status_code in (302, 403)
+    assert "action-select" not in admin_client.get(f"/admin/{path}").content.decode()
+    model = admin.site.get_model_admin(apps.get_model(*path.strip("/").split("/")))
+    request = Mock(user=Mock(has_perm=lambda permission: True))
+    assert model.has_view_permission(request)
+    assert not model.has_add_permission(request)
+    assert not model.has_change_permission(request)
+    assert not model.has_delete_permission(request)
+
+
+def test_a_long_list_is_counted_no_further_than_it_can_be_paged_through(
+    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    monkeypatch.setattr(reports, "COUNTED_AT_MOST", 3)
+    monkeypatch.setattr(pages, "COUNTED_AT_MOST", 3)
+    Team.objects.bulk_create(Team(name=f"team {number}") for number in range(9))
+    paginator = pages.BoundedPaginator(Team.objects.all(), 2)
+    with django_assert_num_queries(1) as queries:
+        assert paginator.count == 3
+    assert "LIMIT 4" in queries[-1]["sql"]
+    assert paginator.num_pages == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "names"),
+    [
+        ("", ["a", "b"]),
+        ("?team={a}", ["a"]),
+        ("?team=999999", []),
+        ("?team=none", []),
+    ],
+)
+def test_a_list_is_narrowed_to_a_team(admin_client: Client, address: str, names: list[str]) -> None:
+    teams = {name: Team.objects.create(name=name) for name in ("a", "b")}
+    for team in teams.values():
+        ledger.top_up(team.pk, 1_500_000, description=f"for {team.name}")
+    address = address.format(a=teams["a"].pk)
+    page = admin_client.get(f"/admin/jobs/ledgerentry/{address}").content.decode()
+    assert [name for name in teams if f"for {name}" in page] == names

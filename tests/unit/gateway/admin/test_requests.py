@@ -1,0 +1,214 @@
+"""The audit trail in the admin."""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from typing import Any
+
+import msgspec
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from gateway.admin.transcript import without_images
+from inference.events import Usage
+from inference.request import TextPart
+from jobs import ledger
+from jobs.models import AuditSeal, LedgerEntry, Price, RequestBody, RequestRecord
+
+pytestmark = pytest.mark.django_db
+
+REQUESTS = "/admin/jobs/requestrecord/"
+ENTRIES = "/admin/jobs/ledgerentry/"
+NOON = datetime(2026, 8, 7, 12, tzinfo=UTC)
+
+
+def make_record(**fields: Any) -> RequestRecord:
+    empty: dict[str, Any] = {
+        "id": uuid.uuid4(),
+        "created_at": NOON,
+        "team_id": 7,
+        "team_name": "blue",
+        "key_id": uuid.uuid4(),
+        "key_name": "laptop",
+        "model": "tiny",
+        "lane": "realtime",
+        "dialect": "anthropic",
+        "status": "completed",
+        "ending": "finished",
+        "detail": "end",
+    }
+    return RequestRecord.objects.create(**(empty | fields))
+
+
+def bill(record: RequestRecord, price: Price | None = None) -> LedgerEntry:
+    charge = ledger.Charge(
+        request_id=str(record.pk),
+        team_id=record.team_id,
+        key_id=str(record.key_id),
+        model=record.model,
+        lane=record.lane,
+        usage=Usage(prompt_tokens=10, cached_tokens=0, output_tokens=5),
+        cost_micros=1_234_567,
+        price_id=price.pk if price else None,
+    )
+    ledger.charge([charge], timezone.now())
+    return LedgerEntry.objects.get(request_id=record.pk)
+
+
+def shown(client: Client, address: str) -> list[str]:
+    """Return the ids of the requests that a list shows."""
+    page = client.get(f"{REQUESTS}{address}").content.decode()
+    return [str(pk) for pk in RequestRecord.objects.values_list("pk", flat=True) if str(pk) in page]
+
+
+def test_the_list_takes_the_same_few_queries_however_many_requests_there_are(
+    admin_client: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    for number in range(20):
+        make_record(key_name=f"key {number}", cost_micros=number)
+    with django_assert_max_num_queries(6):
+        page = admin_client.get(REQUESTS).content.decode()
+    assert "key 19" in page
+    assert "0.000019" in page
+
+
+@pytest.mark.parametrize("prefix", ["", "msg_", "req_", "resp_", "chatcmpl-", "  "])
+def test_a_request_is_found_by_its_id_under_any_name(admin_client: Client, prefix: str) -> None:
+    record, _ = make_record(), make_record()
+    assert shown(admin_client, f"?q={prefix}{record.pk}") == [str(record.pk)]
+
+
+def test_anything_else_finds_nothing_and_looks_nowhere(
+    admin_client: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    make_record()
+    with django_assert_max_num_queries(5) as queries:
+        assert admin_client.get(f"{REQUESTS}?q=laptop").status_code == 200
+    assert not any("jobs_requestrecord" in query["sql"] for query in queries.captured_queries)
+
+
+def test_lists_are_narrowed_by_status_model_team_and_time(admin_client: Client) -> None:
+    record = make_record(
+        status="failed", model="vendor/large", team_id=8, created_at=timezone.now()
+    )
+    make_record()
+    for address in ("status__exact=failed", "model=vendor/large", "team=8", "within=hour"):
+        assert shown(admin_client, f"?{address}") == [str(record.pk)], address
+
+
+def test_the_detail_tells_the_whole_story(admin_client: Client) -> None:
+    record = make_record(
+        taken_at=NOON + timedelta(milliseconds=5),
+        first_token_at=NOON + timedelta(milliseconds=150),
+        input_tokens=1_000,
+        cached_tokens=300,
+        cost_micros=1_234_567,
+        body_digest=bytes(range(32)),
+        error="",
+    )
+    price = Price.objects.create(
+        model="tiny",
+        effective_from=NOON,
+        input_micros_per_mtok=1,
+        cached_input_micros_per_mtok=1,
+        cache_write_micros_per_mtok=1,
+        output_micros_per_mtok=1,
+    )
+    entry = bill(record, price)
+    page = unescape(admin_client.get(f"{REQUESTS}{record.pk}/change/").content.decode())
+    assert "2026-08-07 12:00:00.150" in page
+    assert "+0.150 s" in page
+    assert "<th>input</th><td>700</td>" in page
+    assert "1.234567" in page
+    assert "tiny from 2026-08-07 12:00" in page
+    assert f"{ENTRIES}{entry.pk}/change/" in page
+    assert bytes(range(32)).hex() in page
+
+
+def test_bodies_are_shown_without_the_bytes_of_images(admin_client: Client) -> None:
+    record = make_record()
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 5_000}
+    body = {"messages": [{"role": "user", "content": [{"type": "image", "source": source}]}]}
+    RequestBody.objects.create(
+        record_id=record.pk,
+        created_at=NOON,
+        body=zlib.compress(json.dumps(body).encode()),
+        answer=zlib.compress(msgspec.msgpack.encode([TextPart("a <b>bold</b> answer")])),
+    )
+    page = admin_client.get(f"{REQUESTS}{record.pk}/change/").content.decode()
+    assert "image/png" in page
+    assert "(5,000 characters)" in page
+    assert "A" * 100 not in page
+    assert "a &lt;b&gt;bold&lt;/b&gt; answer" in page
+
+
+def test_bodies_that_are_not_kept_are_said_to_be_so(admin_client: Client) -> None:
+    page = admin_client.get(f"{REQUESTS}{make_record().pk}/change/").content.decode()
+    assert page.count("Not kept.") == 2
+
+
+def test_bodies_take_a_permission_of_their_own(client: Client) -> None:
+    record = make_record()
+    RequestBody.objects.create(
+        record_id=record.pk, created_at=NOON, body=zlib.compress(b'{"secret":1}')
+    )
+    operator = User.objects.create_user("op", is_staff=True)
+    operator.user_permissions.add(Permission.objects.get(codename="view_requestrecord"))
+    client.force_login(operator)
+    assert "secret" not in client.get(f"{REQUESTS}{record.pk}/change/").content.decode()
+    operator.user_permissions.add(Permission.objects.get(codename="view_requestbody"))
+    assert "secret" in client.get(f"{REQUESTS}{record.pk}/change/").content.decode()
+
+
+def test_only_images_and_data_urls_are_cut() -> None:
+    value = {"a": ["x" * 99, {"url": "data:image/png;base64," + "A" * 99}], "data": "y" * 99}
+    cut = without_images(value)
+    assert cut["a"][0] == "x" * 99
+    assert cut["data"] == "y" * 99
+    assert cut["a"][1]["url"].endswith("… (121 characters)")
+
+
+def test_an_entry_of_the_ledger_is_found_by_its_request(admin_client: Client) -> None:
+    record = make_record()
+    bill(record)
+    ledger.top_up(record.team_id, 5, description="a top-up")
+    page = admin_client.get(f"{ENTRIES}?q=msg_{record.pk}").content.decode()
+    assert str(record.pk) in page
+    assert "a top-up" not in page
+    assert "-1.234567" in page
+
+
+def test_the_ledger_is_listed_in_a_few_queries_with_units(
+    admin_client: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    for _ in range(5):
+        bill(make_record())
+    with django_assert_max_num_queries(6):
+        page = admin_client.get(ENTRIES).content.decode()
+    assert "-6.172835" in page
+    assert "team 7" in page
+
+
+def test_a_seal_is_shown_without_its_rows_one_by_one(
+    admin_client: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    AuditSeal.objects.create(
+        number=1,
+        created_at=NOON,
+        rows=1,
+        leaves=b"L" * 48,
+        rows_digest=bytes(32),
+        digest=bytes(range(32)),
+    )
+    with django_assert_max_num_queries(5) as queries:
+        page = admin_client.get("/admin/jobs/auditseal/").content.decode()
+    assert bytes(range(32)).hex() in page
+    assert not any('"leaves"' in query["sql"] for query in queries.captured_queries)
+    assert admin_client.get("/admin/jobs/auditseal/1/change/").status_code == 200

@@ -1,0 +1,91 @@
+"""What the tests of the quota share: claims, accounts, and a quota with a clock of its own."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import redis
+
+from inference.transport.connection import connect
+from jobs.ledger import AccountState
+from jobs.quota.claims import Claim, Settled, Spend
+from jobs.quota.client import Quota, Settler
+
+TEAM = 7
+KEY = "key-one"
+MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+# In the middle of a day, three days before a month's end.
+NOON = round(datetime(2026, 8, 28, 12, tzinfo=UTC).timestamp() * 1000)
+
+
+def make_claim(**changes: Any) -> Claim:
+    fields: dict[str, Any] = {
+        "request_id": str(uuid.uuid4()),
+        "team_id": TEAM,
+        "key_id": KEY,
+        "input_tokens": 10,
+        "lease_ms": MINUTE_MS,
+    }
+    return Claim(**fields | changes)
+
+
+def prepaid(hold_micros: int) -> Spend:
+    return Spend(hold_micros=hold_micros, prepaid=True)
+
+
+def settled(claim: Claim, prompt_tokens: int = 0, output_tokens: int = 0) -> Settled:
+    return Settled(
+        request_id=claim.request_id,
+        key_id=claim.key_id,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+    )
+
+
+def make_state(now_ms: int = NOON, **changes: Any) -> AccountState:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    state = AccountState(
+        version=1,
+        balance_micros=1000,
+        day=f"{now:%Y-%m-%d}",
+        day_spent_micros=0,
+        month=f"{now:%Y-%m}",
+        month_spent_micros=0,
+    )
+    return msgspec.structs.replace(state, **changes)
+
+
+class QuotaKit:
+    """A quota of its own on the tests' Redis, whose clock stands still until it is moved."""
+
+    def __init__(self, redis_url: str) -> None:
+        self.prefix = f"quota-{secrets.token_hex(4)}"
+        self.sync = redis.Redis.from_url(redis_url)
+        self.client = connect(redis_url)
+        clock = f"{{0, redis.call('GET', '{self.prefix}:now') * 1000}}"
+        self.quota = Quota(self.client, self.prefix, clock=clock)
+        self.settler = Settler(self.sync, self.prefix, clock=clock)
+        self.set_time(NOON)
+
+    def set_time(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.sync.set(f"{self.prefix}:now", now_ms)
+
+    def advance(self, milliseconds: int) -> None:
+        self.set_time(self.now_ms + milliseconds)
+
+    def kept(self) -> set[str]:
+        """What is kept of teams, by the last part of its key."""
+        keys = self.sync.scan_iter(f"{self.prefix}:quota:*")
+        return {key.decode().split("}:")[1] for key in keys}
+
+    async def close(self) -> None:
+        for key in self.sync.scan_iter(f"{self.prefix}:*"):
+            self.sync.delete(key)
+        self.sync.close()
+        await self.client.aclose()

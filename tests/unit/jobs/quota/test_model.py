@@ -1,0 +1,182 @@
+"""The scripts against a plain model of them, and against the ledger that they guard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from django.conf import settings
+from hypothesis import settings as run_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from jobs.ledger import AccountState
+from jobs.quota.claims import Claim, Granted, Limits, Spend
+from tests.unit.jobs.quota.kit import (
+    DAY_MS,
+    NOON,
+    TEAM,
+    QuotaKit,
+    make_claim,
+    make_state,
+    settled,
+)
+from tests.unit.jobs.quota.model import QuotaModel
+
+T = TypeVar("T")
+
+KEYS = ("key-one", "key-two")
+tokens = st.integers(0, 300)
+rates = st.none() | st.integers(0, 200)
+limits = st.builds(
+    Limits,
+    requests_per_minute=st.none() | st.integers(0, 6),
+    input_tokens_per_minute=rates,
+    output_tokens_per_minute=rates,
+    max_concurrent=st.none() | st.integers(1, 4),
+)
+caps = st.none() | st.integers(0, 500)
+
+
+class QuotaMachine(RuleBasedStateMachine):
+    """One team with two keys, and a ledger that charges no more than was held."""
+
+    @initialize(
+        team=limits, first=limits, second=limits, daily=caps, monthly=caps, prepaid=st.booleans()
+    )
+    def begin(
+        self,
+        team: Limits,
+        first: Limits,
+        second: Limits,
+        daily: int | None,
+        monthly: int | None,
+        prepaid: bool,
+    ) -> None:
+        self.prepaid = prepaid
+        self.loop = asyncio.new_event_loop()
+        self.kit = QuotaKit(settings.REDIS_URL)
+        self.limits = {"team": team, KEYS[0]: first, KEYS[1]: second}
+        self.daily, self.monthly = daily, monthly
+        self.model = QuotaModel(NOON, self.limits)
+        self.ledger: list[tuple[int, int]] = [(NOON, 400)]
+        self.states: list[AccountState] = []
+        self.claims: list[Claim] = []
+        self.billed: set[str] = set()
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.wait(self.kit.close())
+            self.loop.close()
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    def draw_some(self, data: st.DataObject) -> list[Claim]:
+        return data.draw(st.lists(st.sampled_from(self.claims), max_size=3)) if self.claims else []
+
+    def read_state(self) -> AccountState:
+        """What the database says."""
+        here = make_state(self.model.now_ms)
+        spent = [(make_state(at_ms), -amount) for at_ms, amount in self.ledger if amount < 0]
+        state = make_state(
+            self.model.now_ms,
+            version=len(self.ledger),
+            balance_micros=sum(amount for _, amount in self.ledger),
+            day_spent_micros=sum(cost for then, cost in spent if then.day == here.day),
+            month_spent_micros=sum(cost for then, cost in spent if then.month == here.month),
+        )
+        self.states.append(state)
+        return state
+
+    @rule(milliseconds=st.sampled_from([1, 900, 7_000, 61_000, DAY_MS // 2, DAY_MS + 30_000]))
+    def time_passes(self, milliseconds: int) -> None:
+        self.kit.advance(milliseconds)
+        self.model.advance(milliseconds)
+
+    @rule(
+        key=st.sampled_from(KEYS),
+        input_tokens=tokens,
+        hold=st.integers(0, 150),
+        lease_ms=st.sampled_from([5_000, 120_000]),
+    )
+    def a_request_arrives(self, key: str, input_tokens: int, hold: int, lease_ms: int) -> None:
+        claim = make_claim(
+            key_id=key,
+            input_tokens=input_tokens,
+            lease_ms=lease_ms,
+            key=self.limits[key],
+            team=self.limits["team"],
+            spend=Spend(
+                hold_micros=hold,
+                prepaid=self.prepaid,
+                daily_cap_micros=self.daily,
+                monthly_cap_micros=self.monthly,
+            ),
+        )
+        decision = self.wait(self.kit.quota.admit(claim))
+        assert decision == self.model.admit(claim)
+        if isinstance(decision, Granted):
+            self.claims.append(claim)
+
+    @rule(data=st.data())
+    def a_request_asks_again(self, data: st.DataObject) -> None:
+        for claim in self.draw_some(data):
+            if claim.request_id not in self.model.requests:
+                continue
+            assert self.wait(self.kit.quota.admit(claim)) == self.model.admit(claim)
+
+    @rule(data=st.data(), prompt=tokens, output=tokens)
+    def a_request_ends(self, data: st.DataObject, prompt: int, output: int) -> None:
+        for claim in self.draw_some(data):
+            known = self.wait(self.kit.quota.release(claim, prompt, output))
+            assert known == self.model.release(claim.request_id, prompt, output)
+
+    @rule(data=st.data(), prompt=tokens, output=tokens)
+    def the_recorder_settles(self, data: st.DataObject, prompt: int, output: int) -> None:
+        chosen = (
+            data.draw(st.lists(st.sampled_from(self.claims), max_size=3)) if self.claims else []
+        )
+        for claim in chosen:
+            if claim.request_id in self.model.requests and claim.request_id not in self.billed:
+                self.billed.add(claim.request_id)
+                hold = claim.spend.hold_micros if claim.spend else 0
+                self.ledger.append((self.model.now_ms, -data.draw(st.integers(0, hold))))
+        state = self.read_state()
+        ended = [settled(claim, prompt, output) for claim in chosen]
+        self.kit.settler.settle(TEAM, state, ended)
+        self.model.settle(state, ended)
+
+    @rule(data=st.data())
+    def an_older_state_arrives_late(self, data: st.DataObject) -> None:
+        state = data.draw(st.sampled_from(self.states)) if self.states else self.read_state()
+        if state.version < len(self.ledger) or state == self.states[-1]:
+            self.wait(self.kit.quota.load(TEAM, state))
+            self.model.settle(state, [])
+
+    @rule(amount=st.integers(1, 300))
+    def somebody_pays(self, amount: int) -> None:
+        self.ledger.append((self.model.now_ms, amount))
+
+    @invariant()
+    def what_is_kept_adds_up(self) -> None:
+        if not hasattr(self, "kit"):
+            return
+        root = f"{self.kit.prefix}:quota:{{{TEAM}}}"
+        totals: dict[bytes, bytes] = self.kit.sync.hgetall(f"{root}:totals")
+        held = int(totals.pop(b"held", b"0"))
+        requests: dict[bytes, bytes] = self.kit.sync.hgetall(f"{root}:requests")
+        assert {key.decode() for key in requests} == set(self.model.requests)
+        assert held == self.model.held
+        assert sum(map(int, totals.values())) == self.kit.sync.zcard(f"{root}:flights")
+        assert self.kit.sync.zcard(f"{root}:leases") == len(requests)
+
+    @invariant()
+    def nobody_owes_anything(self) -> None:
+        if hasattr(self, "kit") and self.prepaid:
+            assert sum(amount for _, amount in self.ledger) >= 0
+
+
+QuotaMachine.TestCase.settings = run_settings(max_examples=60, stateful_step_count=40)
+TestQuotaMachine = QuotaMachine.TestCase
