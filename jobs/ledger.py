@@ -76,11 +76,11 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Movement(msgspec.Struct, frozen=True, kw_only=True):
-    """What someone wants to post by hand."""
+    """What someone wants to post by hand; with a nonce, no more than once."""
 
     kind: LedgerEntry.Kind
-    reference: str
     amount_micros: int
+    nonce: str
     actor: str
     description: str
 
@@ -146,8 +146,8 @@ def top_up(
         team_id,
         _Movement(
             kind=LedgerEntry.Kind.TOP_UP,
-            reference=nonce or str(uuid.uuid4()),
             amount_micros=amount_micros,
+            nonce=nonce,
             actor=actor,
             description=description,
         ),
@@ -170,8 +170,8 @@ def adjust(
         team_id,
         _Movement(
             kind=LedgerEntry.Kind.ADJUSTMENT,
-            reference=nonce or str(uuid.uuid4()),
             amount_micros=amount_micros,
+            nonce=nonce,
             actor=actor,
             description=description,
         ),
@@ -201,8 +201,8 @@ def refund(
         usage.account_id,
         _Movement(
             kind=LedgerEntry.Kind.REFUND,
-            reference=str(usage.request_id),
             amount_micros=amount_micros,
+            nonce=str(usage.request_id),
             actor=actor,
             description=description or f"Refund of request {usage.request_id}",
         ),
@@ -265,26 +265,45 @@ def _new_account(team_id: int) -> Account:
 
 
 def _post_once(team_id: int, movement: _Movement) -> LedgerEntry:
-    with transaction.atomic():
-        account = _lock([team_id])[team_id]
-        posted = account.ledger.filter(kind=movement.kind, reference=movement.reference).first()
-        if posted is None:
-            account.entries += 1
-            account.balance_micros += movement.amount_micros
-            posted = LedgerEntry.objects.create(
-                account=account,
-                number=account.entries,
-                balance_after_micros=account.balance_micros,
-                **msgspec.structs.asdict(movement),
-            )
-            account.save(update_fields=["balance_micros", "entries"])
-        elif posted.amount_micros != movement.amount_micros:
+    reference = movement.nonce or str(uuid.uuid4())
+    for name, text, limit in (
+        ("nonce", reference, 200),
+        ("actor", movement.actor, 200),
+        ("description", movement.description, 500),
+    ):
+        if len(text) > limit or "\0" in text:
             raise TandemError(
                 ErrorCode.INVALID_REQUEST,
-                f"{movement.kind.label.lower()} {movement.reference} was made already, "
-                f"of {posted.amount_micros:,} micro-units",
+                f"the {name} must have at most {limit} characters, no NUL",
             )
+    with transaction.atomic():
+        account = _lock([team_id])[team_id]
+        posted = account.ledger.filter(kind=movement.kind, reference=reference).first()
+        if posted is None:
+            return _post(account, movement, reference)
+    if posted.amount_micros != movement.amount_micros:
+        raise TandemError(
+            ErrorCode.INVALID_REQUEST,
+            f"{movement.kind.label.lower()} {reference} was made already, "
+            f"of {posted.amount_micros:,} micro-units",
+        )
     return posted
+
+
+def _post(account: Account, movement: _Movement, reference: str) -> LedgerEntry:
+    account.entries += 1
+    account.balance_micros += movement.amount_micros
+    account.save(update_fields=["balance_micros", "entries"])
+    return LedgerEntry.objects.create(
+        account=account,
+        number=account.entries,
+        kind=movement.kind,
+        reference=reference,
+        amount_micros=movement.amount_micros,
+        balance_after_micros=account.balance_micros,
+        description=movement.description,
+        actor=movement.actor,
+    )
 
 
 def _usage_entry(account: Account, charge: Charge, now: datetime) -> _Entry:

@@ -59,6 +59,10 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
     target_class = KeyAuthentication
     name = ["apiKey", "bearer"]
 
+    def get_security_requirement(self, auto_schema: Any) -> list[dict[str, list[str]]]:
+        """Ask for one of them; the library would ask for both."""
+        return [{name: []} for name in self.name]
+
     def get_security_definition(self, auto_schema: Any) -> list[dict[str, str]]:
         """Describe both."""
         return [

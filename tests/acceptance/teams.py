@@ -60,7 +60,7 @@ def nudge(stack: Stack, topic: Topic) -> None:
 def insert(stack: Stack, row: Model) -> Any:
     """Write a row that Django made, and return its key."""
     fields = [field for field in row._meta.concrete_fields if field.pre_save(row, True) is not None]
-    columns = ", ".join(field.column for field in fields)
+    columns = ", ".join(str(field.column) for field in fields)
     marks = ", ".join("%s" for _ in fields)
     values = [getattr(row, field.attname) for field in fields]
     table, key = row._meta.db_table, row._meta.pk.column

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -48,7 +48,7 @@ def _micros(text: str) -> int:
     """Return whole micro-units; the ledger says whether it takes so many."""
     try:
         micros = Decimal(text) * _MICROS
-    except InvalidOperation:
+    except ArithmeticError:
         raise ArgumentTypeError(f"{text!r} is not an amount such as 25.00") from None
     if not micros.is_finite() or micros != micros.to_integral_value():
         raise ArgumentTypeError("an amount has at most six decimal places")

@@ -81,7 +81,7 @@ def test_nobody_adds_changes_or_deletes_a_record_by_hand(admin_client: Client, p
     for page in ("add/", "1/delete/"):
         assert admin_client.post(f"/admin/{path}{page}", {"post": "yes"}).status_code in (302, 403)
     assert "action-select" not in admin_client.get(f"/admin/{path}").content.decode()
-    model = admin.site.get_model_admin(apps.get_model(*path.strip("/").split("/")))
+    model = admin.site.get_model_admin(apps.get_model(path.strip("/").replace("/", ".")))
     request = Mock(user=Mock(has_perm=lambda permission: True))
     assert model.has_view_permission(request)
     assert not model.has_add_permission(request)

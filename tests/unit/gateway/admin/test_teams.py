@@ -10,10 +10,10 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
-from gateway import credit
 from gateway.models import Team
 from jobs import ledger
 from jobs.models import Account, LedgerEntry
+from jobs.quota.client import Settler
 
 pytestmark = pytest.mark.django_db
 
@@ -143,7 +143,7 @@ def test_the_gateways_are_told_the_balance_after_the_commit(
     def settle(self: object, team_id: int, state: ledger.AccountState) -> None:
         told.append((team_id, state.balance_micros))
 
-    monkeypatch.setattr(credit.Settler, "settle", settle)
+    monkeypatch.setattr(Settler, "settle", settle)
     form = credit_form(admin_client, team)
     with django_capture_on_commit_callbacks(execute=True):
         admin_client.post(f"{TEAMS}{team.pk}/credit/", form)

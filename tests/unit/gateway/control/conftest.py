@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from gateway.keys import mint
-from gateway.models import ApiKey, Scope, Team
+from gateway.models import ApiKey, Scope
 from jobs.models import RequestRecord
-
-NOON = datetime(2026, 8, 7, 12, tzinfo=UTC)
 
 
 class Caller:
     """Calls the control API as a key does."""
 
     def __init__(self, plaintext: str) -> None:
-        self._http = Client(headers={"x-api-key": plaintext}, enforce_csrf_checks=True)
+        self._http = Client(
+            headers={"x-api-key": plaintext},
+            enforce_csrf_checks=True,
+            raise_request_exception=False,
+        )
         self.key = ApiKey.objects.select_related("team").get(prefix=plaintext[:16])
-
-    @property
-    def team(self) -> Team:
-        return self.key.team
+        self.team = self.key.team
 
     def get(self, path: str, **query: Any) -> Any:
+        """Return the answer to a GET."""
         return self._http.get(f"/control/v1/{path}", query)
 
-    def send(self, method: str, path: str, body: Any = None) -> Any:
-        return self._http.generic(
-            method, f"/control/v1/{path}", *_json(body), content_type="application/json"
-        )
-
-
-def _json(body: Any) -> tuple[bytes, ...]:
-    import msgspec
-
-    return () if body is None else (msgspec.json.encode(body),)
+    def send(self, method: str, path: str, body: object = None) -> Any:
+        """Return the answer to a request with a JSON body."""
+        data = b"" if body is None else msgspec.json.encode(body)
+        content_type = "application/json"
+        return self._http.generic(method, f"/control/v1/{path}", data, content_type)
 
 
 @pytest.fixture
