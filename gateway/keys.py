@@ -75,7 +75,7 @@ def issue(key: ApiKey) -> str:
     too long, an unknown scope or none, a model that is not in the catalogue, a past expiry.
     """
     key.name = _checked("name", key.name)
-    key.owner = key.owner.strip()
+    key.owner = _checked("owner", key.owner, at_least=0)
     key.scopes = _checked_scopes(key.scopes)
     key.allowed_models = _catalogue_ids(key.allowed_models)
     if key.expires_at is not None and key.expires_at <= timezone.now():
@@ -193,13 +193,14 @@ def _limits(owner: Limited) -> Limits:
     )
 
 
-def _checked(field: str, value: str) -> str:
+def _checked(field: str, value: str, at_least: int = 1) -> str:
     value = value.strip()
-    if not 1 <= len(value) <= _NAME_LENGTH:
-        raise TandemError(
-            ErrorCode.INVALID_REQUEST, f"{field}: must have 1 to {_NAME_LENGTH} characters"
-        )
-    return value
+    if at_least <= len(value) <= _NAME_LENGTH:
+        return value
+    bounds = f"{at_least} to" if at_least else "at most"
+    raise TandemError(
+        ErrorCode.INVALID_REQUEST, f"{field}: must have {bounds} {_NAME_LENGTH} characters"
+    )
 
 
 def _checked_scopes(scopes: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from gateway.http.consumer import ApiConsumer
 from gateway.http.request import ApiRequest
+from inference.errors import TandemError
 from inference.events import Finished
 from inference.transport.dispatcher import Dispatcher
 from inference.transport.run import Run
@@ -24,6 +25,12 @@ _requests = Counter(
     "tandem_requests",
     "Generation requests that reached an engine's queue, by how they ended.",
     ["dialect", "model", "outcome"],
+    registry=_registry,
+)
+_refusals = Counter(
+    "tandem_refusals",
+    "Requests that balance, spend caps or rate limits refused, by the error's code.",
+    ["dialect", "model", "reason"],
     registry=_registry,
 )
 _tokens = Counter(
@@ -63,6 +70,11 @@ def count_run(dialect: str, run: Run) -> None:
         _tokens.labels(model, "output").inc(end.usage.output_tokens)
 
 
+def count_refusal(dialect: str, model: str, error: TandemError) -> None:
+    """Count a request that was not let in."""
+    _refusals.labels(dialect, model, error.code).inc()
+
+
 class EngineCollector(Collector):
     """The engines as this gateway sees them, read when they are asked for."""
 
@@ -95,6 +107,22 @@ class EngineCollector(Collector):
         yield from (capacity, running, kv_use)
 
 
+class _Backlog(Collector):
+    """Records on their way to the database; None while Redis does not say."""
+
+    def __init__(self, waiting: int | None, dead: int | None) -> None:
+        self._gauges = {
+            "tandem_records_waiting": ("Records that no recorder has written yet.", waiting),
+            "tandem_records_dead": ("Records that could not be written and are put aside.", dead),
+        }
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is known."""
+        for name, (meaning, value) in self._gauges.items():
+            if value is not None:
+                yield GaugeMetricFamily(name, meaning, value=value)
+
+
 class Metrics(ApiConsumer):
     """`GET /metrics`: of all gateway processes of this machine, where they share a folder."""
 
@@ -105,6 +133,7 @@ class Metrics(ApiConsumer):
         body = generate_latest(self._registry())
         engines = CollectorRegistry()
         engines.register(EngineCollector(self.services.dispatcher))
+        engines.register(_Backlog(*await self.services.record_backlog()))
         body += generate_latest(engines)
         content_type = b"text/plain; version=0.0.4; charset=utf-8"
         identity = (b"request-id", request.public_id.encode())

@@ -7,6 +7,7 @@ import hmac
 from contextlib import suppress
 
 from django.conf import settings
+from redis.exceptions import ResponseError
 
 from gateway.accounting.desk import Desk
 from gateway.accounting.limiter import Limiter
@@ -14,7 +15,7 @@ from gateway.config import Config
 from gateway.directory import Directory
 from gateway.images.loader import ImageLoader
 from inference.collector import tune_collector
-from inference.transport.connection import connect
+from inference.transport.connection import Unreachable, connect
 from inference.transport.dispatcher import Dispatcher
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
@@ -33,7 +34,8 @@ class Services:
         self.directory = Directory(transport.redis_url, transport.prefix)
         self.dispatcher = Dispatcher(transport)
         self._client = connect(transport.redis_url)
-        self._writer = RecordWriter(self._client, Keys(transport.prefix))
+        self._keys = Keys(transport.prefix)
+        self._writer = RecordWriter(self._client, self._keys)
         self._writing: asyncio.Task[None] | None = None
         self._limiter = Limiter(
             self._client,
@@ -54,6 +56,17 @@ class Services:
         Otherwise the time to the first token would tell one team what another has asked.
         """
         return hmac.digest(self._secret, b"cache-salt:%d" % team_id, "sha256").hex()
+
+    async def record_backlog(self) -> tuple[int | None, int | None]:
+        """How many records wait for the recorder, and how many it put aside; None: unknown."""
+        try:
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.xlen(self._keys.records)
+            pipeline.xlen(self._keys.dead_records)
+            waiting, dead = await pipeline.execute()
+        except (*Unreachable, ResponseError):
+            return None, None
+        return waiting, dead
 
     async def ready(self) -> None:
         """Start on first use: an ASGI server such as Daphne has no start-up hook of its own."""

@@ -15,5 +15,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
 if settings.TANDEM.GATEWAY_ROLE != "api":
     urlpatterns.append(path("admin/", admin.site.urls))
 
+handler400 = views.bad_request
 handler404 = views.not_found
 handler500 = views.server_error

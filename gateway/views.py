@@ -37,6 +37,13 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     return error_response(TandemError(ErrorCode.NOT_FOUND, f"{request.path} does not exist"))
 
 
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Answer 400, like `not_found`: the request is not one that Django lets in."""
+    if _is_admin(request):
+        return defaults.bad_request(request, exception)
+    return error_response(TandemError(ErrorCode.INVALID_REQUEST, "Bad request"))
+
+
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Answer 500, like `not_found`."""
     if _is_admin(request):

@@ -19,6 +19,7 @@ from jobs.seals import (
     LEAF_BYTES,
     MAX_ROWS,
     SEALED_FIELDS,
+    SEALED_VALUES,
     chain_digest,
     leaf,
     lock_chain,
@@ -158,7 +159,7 @@ def _check_rows(seals: list[AuditSeal], sound: list[AuditSeal], checked: Checked
     rows = (
         RequestRecord.objects.filter(seal__gte=seals[0].number, seal__lte=seals[-1].number)
         .order_by("seal_id", "id")
-        .values_list(*SEALED_FIELDS, "seal_id")
+        .values_list(*SEALED_VALUES, "seal_id")
         .iterator(MAX_ROWS)
     )
     while batch := list(islice(rows, MAX_ROWS)):

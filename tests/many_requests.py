@@ -7,8 +7,10 @@ a model, a key and a type of one in a thousand.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -21,7 +23,6 @@ TEAMS = 20
 DAYS = 365
 MODELS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
 COMMON_MODEL, *_, RARE_MODEL = MODELS
-COMMON_KEY, RARE_KEY = UUID(int=1), UUID(int=5)
 
 # For each request a number below 1,000 for each of its properties, and its place in the year.
 _DRAWN = """
@@ -49,7 +50,7 @@ SELECT
     (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0')
         || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid,
     at, at + interval '600 s', (%(teams)s::bigint[])[place], 'team ' || place,
-    ('00000000-0000-0000-0000-00000000000' || key_number)::uuid, 'key ' || key_number,
+    md5('key ' || key_number || ' of team ' || place)::uuid, 'key ' || key_number,
     'anthropic-python/2.14.0', '10.0.0.' || team %% 250, md5(n::text), 'session-' || n / 7,
     CASE WHEN type < 600 THEN 'standalone' WHEN type < 999 THEN 'stream' ELSE 'batch' END,
     'messages', CASE WHEN type < 999 THEN 'realtime' ELSE 'batch' END,
@@ -117,16 +118,24 @@ SELECT team_id, key_id, (settled_at AT TIME ZONE 'UTC')::date, model, lane, coun
 FROM jobs_requestrecord WHERE cost_micros IS NOT NULL GROUP BY 1, 2, 3, 4, 5
 """
 
+# Of two requests in a hundred something is kept; what, makes no difference here.
+_BODIES = """
+INSERT INTO jobs_requestbody (record_id, created_at)
+SELECT id, created_at FROM jobs_requestrecord ORDER BY created_at DESC LIMIT %(count)s / 50
+"""
+
 TABLES = ("jobs_requestrecord", "jobs_requestbody", "jobs_ledgerentry", "jobs_usageday")
 
 
 @dataclass(frozen=True)
 class Filled:
-    """What was made."""
+    """What was made. The keys and the request are the big team's."""
 
     big_team: int
     departed_team: int
     small_team: int
+    common_key: UUID
+    rare_key: UUID
     request_id: UUID
     now: datetime
 
@@ -137,7 +146,12 @@ def fill(count: int, big_team: int) -> Filled:
     for model in MODELS:
         Model.objects.create(id=model, context_tokens=1, backend=Model.Backend.SCRIPTED)
     others = [Team.objects.create(name=f"team {number}").pk for number in range(2, TEAMS + 1)]
-    values = {"count": count, "days": DAYS, "now": now, "teams": [big_team, *others]}
+    values: dict[str, Any] = {
+        "count": count,
+        "days": DAYS,
+        "now": now,
+        "teams": [big_team, *others],
+    }
     with connection.cursor() as cursor:
         cursor.execute(_DRAWN, values)
         cursor.execute(_TRAIL, values)
@@ -149,13 +163,27 @@ def fill(count: int, big_team: int) -> Filled:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("ALTER TABLE jobs_ledgerentry ENABLE TRIGGER ledger_follows")
         cursor.execute(_USAGE)
+        cursor.execute(_BODIES, values)
         cursor.execute(
             "SELECT id FROM jobs_requestrecord WHERE team_id = %s AND cost_micros IS NOT NULL"
             " ORDER BY created_at DESC LIMIT 1",
             [big_team],
         )
         (request_id,) = cursor.fetchone()
-    return Filled(big_team, others[0], others[1], request_id, now)
+    return Filled(
+        big_team=big_team,
+        departed_team=others[0],
+        small_team=others[1],
+        common_key=_key(1),
+        rare_key=_key(5),
+        request_id=request_id,
+        now=now,
+    )
+
+
+def _key(number: int) -> UUID:
+    digest = hashlib.md5(f"key {number} of team 1".encode(), usedforsecurity=False)
+    return UUID(digest.hexdigest())
 
 
 def analyze() -> None:

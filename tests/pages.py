@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from tests.many_requests import COMMON_KEY, COMMON_MODEL, RARE_KEY, RARE_MODEL, Filled
+from tests.many_requests import COMMON_MODEL, RARE_MODEL, Filled
 
 
 def control_pages(filled: Filled) -> dict[str, str]:
@@ -14,24 +14,24 @@ def control_pages(filled: Filled) -> dict[str, str]:
     queries = [
         "",
         "?page=40",
-        "?page=100&page_size=100",
+        "?page=10&page_size=100",
         *(f"?status={status}" for status in ("running", "completed", "failed", "cancelled")),
         *(f"?type={type_}" for type_ in ("standalone", "stream", "batch")),
         *(f"?model={model}" for model in (COMMON_MODEL, RARE_MODEL, "unknown")),
-        *(f"?key_id={key}" for key in (COMMON_KEY, RARE_KEY)),
+        *(f"?key_id={key}" for key in (filled.common_key, filled.rare_key)),
         f"?created_after={month}",
         f"?created_before={half}",
         f"?created_after={half}&created_before={month}&page=40",
         f"?status=failed&model={RARE_MODEL}",
-        f"?status=cancelled&key_id={RARE_KEY}",
+        f"?status=cancelled&key_id={filled.rare_key}",
         "?status=failed&type=batch",
         f"?type=batch&model={RARE_MODEL}",
-        f"?type=stream&model={COMMON_MODEL}&key_id={COMMON_KEY}&created_before={half}",
+        f"?type=stream&model={COMMON_MODEL}&key_id={filled.common_key}&created_before={half}",
     ]
     paths = [f"activity{query}" for query in queries]
     paths += ["activity/models", f"activity/{filled.request_id}"]
     paths += [f"usage/{kind}?days={days}" for kind in ("daily", "summary") for days in (30, 365)]
-    paths += [f"usage/daily?days=365&key_id={COMMON_KEY}&model={COMMON_MODEL}"]
+    paths += [f"usage/daily?days=365&key_id={filled.common_key}&model={COMMON_MODEL}"]
     paths += ["billing/summary?days=365", "billing/transactions?limit=100"]
     paths += ["billing/transactions?limit=100&starting_after=5000"]
     return {path: f"/control/v1/{path}" for path in paths}
@@ -41,7 +41,7 @@ def admin_pages(filled: Filled) -> dict[str, str]:
     """Return the admin's lists, by what they are."""
     requests = [
         "",
-        "?p=100",
+        "?p=20",
         *(f"?status__exact={status}" for status in ("running", "completed", "failed")),
         "?within=hour",
         "?within=month",
@@ -51,7 +51,7 @@ def admin_pages(filled: Filled) -> dict[str, str]:
         f"?status__exact=failed&model={RARE_MODEL}",
         f"?q=msg_{filled.request_id}",
     ]
-    entries = ["", "?p=100", f"?team={filled.big_team}", f"?team={filled.departed_team}"]
+    entries = ["", "?p=20", f"?team={filled.big_team}", f"?team={filled.departed_team}"]
     entries += [f"?kind__exact={kind}" for kind in ("usage", "topup", "refund")]
     entries += [f"?q={filled.request_id}"]
     paths = [f"requestrecord/{query}" for query in requests]

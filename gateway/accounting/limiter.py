@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from redis.exceptions import ResponseError
 
 from gateway.accounting.accounts import Accounts, ReadState
 from gateway.accounting.refusals import refused
+from gateway.accounting.releases import Releases
 from inference.errors import ErrorCode, TandemError
 from inference.transport.connection import RETRY_AFTER_S, Unreachable
 from jobs.quota.claims import Capped, Claim, Decision, Exhausted, Granted, Unknown
@@ -46,6 +48,7 @@ class Limiter:
         self._accounts = Accounts(self._quota, read_state)
         self._fail_open = fail_open
         self._wait_s = wait_s
+        self._releases = Releases()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def admit(self, claim: Claim) -> Granted:
@@ -64,6 +67,8 @@ class Limiter:
             raise
         except (*Unreachable, ResponseError) as error:
             if not self._fail_open:
+                # It may have been granted: only the answer was lost.
+                self._withdraw(claim)
                 raise _unavailable() from error
             logger.warning("a request is let in although its limits cannot be read: %s", error)
             return Granted()
@@ -78,11 +83,12 @@ class Limiter:
     def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> None:
         """Say, in the background, that a request has ended and what it used. Once is enough."""
         if claim.binding:
-            self._spawn(self._end(self._quota.release(claim, prompt_tokens, output_tokens)))
+            self._releases.put(partial(self._quota.release, claim, prompt_tokens, output_tokens))
 
     async def stop(self) -> None:
-        """Wait until all is said."""
+        """Wait until all is said that can be."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._releases.stop()
 
     async def _decide(self, claim: Claim) -> Decision:
         decision = await self._ask(claim)
@@ -113,15 +119,11 @@ class Limiter:
 
     async def _undo(self, claim: Claim, deciding: asyncio.Task[Decision]) -> None:
         """Take back a claim that may have been granted to somebody who has left."""
-        await asyncio.wait([deciding])
-        await self._end(self._quota.withdraw(claim))
+        await asyncio.gather(deciding, return_exceptions=True)
+        self._withdraw(claim)
 
-    @staticmethod
-    async def _end(command: Coroutine[Any, Any, Any]) -> None:
-        try:
-            await command
-        except (*Unreachable, ResponseError) as error:
-            logger.warning("the end of a request could not be told, its lease ends it: %s", error)
+    def _withdraw(self, claim: Claim) -> None:
+        self._releases.put(partial(self._quota.withdraw, claim))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(coroutine)

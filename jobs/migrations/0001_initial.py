@@ -379,10 +379,11 @@ class Migration(migrations.Migration):
                         name="request_team_unusual",
                     ),
                     models.Index(
+                        models.F("team_id"),
                         models.F("key_id"),
                         models.OrderBy(models.F("created_at"), descending=True, nulls_last=True),
                         models.OrderBy(models.F("id"), descending=True, nulls_last=True),
-                        name="request_key",
+                        name="request_team_key",
                     ),
                     models.Index(
                         condition=models.Q(("settled_at__isnull", True)),

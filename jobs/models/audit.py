@@ -8,7 +8,7 @@ from django.db.models import F, Q
 
 # The order of one team's requests. Nothing here is ever null: saying where nulls go keeps
 # PostgreSQL from walking everybody's requests (`request_newest`) in search of those of a team that
-# has not asked for months; only indexes that begin with the team or the key have this order.
+# has not asked for months; only indexes that begin with the team have this order.
 NEWEST_OF_TEAM = (F("created_at").desc(nulls_last=True), F("id").desc(nulls_last=True))
 
 
@@ -103,7 +103,7 @@ class RequestRecord(models.Model):
                 condition=~Q(status="completed"),
                 name="request_team_unusual",
             ),
-            models.Index("key_id", *NEWEST_OF_TEAM, name="request_key"),
+            models.Index("team_id", "key_id", *NEWEST_OF_TEAM, name="request_team_key"),
             models.Index(
                 fields=["created_at"], condition=Q(settled_at__isnull=True), name="request_open"
             ),

@@ -85,7 +85,7 @@ def charge(row: Row, prices: PriceList) -> Charge | None:
     Whose request it was is not known, in theory, where Redis lost what two processes wrote that
     died, too.
     """
-    if not row.team_id or row.key_id is None or (row.closed_at and not _was_taken(row)):
+    if not row.team_id or row.key_id is None :
         return None
     usage = _usage(row)
     reason = _why_waived(row)

@@ -221,6 +221,18 @@ def test_a_rate_limit_is_told_before_and_after_it_is_reached(
         )
 
 
+def test_refusals_and_the_recorder_s_backlog_are_measured(
+    stack: Stack, join: Join, priced: str
+) -> None:
+    caller = join(make_member(stack, prepaid=True))
+    assert caller.ask(priced, script(tokens=1)).status_code == 402
+    metrics = caller.http.get("/metrics").text
+    labels = f'dialect="anthropic",model="{priced}",reason="balance_exhausted"'
+    assert f"tandem_refusals_total{{{labels}}}" in metrics
+    assert "tandem_records_waiting " in metrics
+    assert "tandem_records_dead 0.0" in metrics
+
+
 def test_requests_at_once_are_limited_and_given_back(stack: Stack, join: Join, priced: str) -> None:
     caller = join(make_member(stack, max_concurrent=1))
     with caller.stream(priced, ENDLESS) as stream:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.models import Scope
 from tests.acceptance.stack import ROOT, Gateway, Stack
+from tests.acceptance.teams import make_member
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.engine]
 
@@ -24,13 +26,20 @@ _EXAMPLES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def keys(stack: Stack) -> dict[str, str]:
+    """Return the variables that readers are told to put their keys into."""
+    admin = make_member(stack, key={"scopes": [Scope.READ, Scope.ADMIN]})
+    return {"TANDEM_API_KEY": stack.key, "TANDEM_ADMIN_KEY": admin.key}
+
+
 def test_there_are_examples_to_run() -> None:
     assert {"bash", "python"} == {example.values[0] for example in _EXAMPLES}
 
 
 @pytest.mark.parametrize(("language", "code"), _EXAMPLES)
 def test_an_example_works_as_it_stands(
-    stack: Stack, gateway: Gateway, real_model: str, language: str, code: str
+    keys: dict[str, str], gateway: Gateway, real_model: str, language: str, code: str
 ) -> None:
     if language == "bash" and shutil.which("curl") is None:
         if "CI" in os.environ:
@@ -43,7 +52,7 @@ def test_an_example_works_as_it_stands(
         command = ["bash", "-euc", code.replace("curl ", "curl --fail-with-body --silent ")]
     done = subprocess.run(
         command,
-        env=os.environ | {"TANDEM_API_KEY": stack.key},
+        env=os.environ | keys,
         cwd=Path("/"),
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from inference.transport.frames import EngineState
-from tests.acceptance.stack import Server, Stack, eventually, free_port
+from tests.acceptance.stack import PREFIX, Server, Stack, eventually, free_port
 from tests.benchmarks.rounds import Arm
 
 # Loading a model beside another one, on a few cores.
@@ -46,6 +46,18 @@ def tandem(stack: Stack, model: str, *, until: EngineState = EngineState.READY) 
 
 
 @contextmanager
+def gateway(stack: Stack, application: str) -> Iterator[tuple[int, int]]:
+    """Run an application of a gateway's under Daphne; yield its port and its process."""
+    port = free_port()
+    command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
+    command += ["--access-log", os.devnull, application]
+    log = stack.layout.logs / f"{application.partition(':')[0]}.log"
+    variables = environment(stack) | {"REDIS_PREFIX": PREFIX}
+    with _serving(command, log, variables, port, "/healthz") as pid:
+        yield port, pid
+
+
+@contextmanager
 def direct(stack: Stack) -> Iterator[Arm]:
     """Run the scripted engine behind the least application, on the same server as Tandem's."""
     port = free_port()
@@ -76,13 +88,15 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 @contextmanager
-def _serving(command: list[str], log: Path, variables: dict[str, str], port: int) -> Iterator[int]:
+def _serving(
+    command: list[str], log: Path, variables: dict[str, str], port: int, path: str = "/health"
+) -> Iterator[int]:
     server = Server(command, log, env=variables)
 
     def answers() -> bool:
         assert server.alive, f"the server ended (see {log})"
         try:
-            with urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+            with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5):
                 return True
         except (URLError, TimeoutError):
             return False

@@ -30,7 +30,7 @@ engine's."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Load:
+class Load:
     """So many requests, some of them at once, for answers of so many tokens."""
 
     requests: int
@@ -53,8 +53,8 @@ def measure(stack: Stack, *, quick: bool) -> Section:
     with arms.direct(stack) as direct:
         pair = [arms.tandem(stack, model), direct]
         for arm in pair:
-            _Load(requests=400, at_once=16, tokens=16).run(arm)
-            _Load(requests=64, at_once=64, tokens=16, pace_s=_PACE_S).run(arm)
+            Load(requests=400, at_once=16, tokens=16).run(arm)
+            Load(requests=64, at_once=64, tokens=16, pace_s=_PACE_S).run(arm)
         _alone(section, pair, quick=quick)
         _busy(section, pair, quick=quick)
         _paced(section, pair, quick=quick)
@@ -62,7 +62,7 @@ def measure(stack: Stack, *, quick: bool) -> Section:
     return section
 
 
-def _rounds(section: Section, pair: list[Arm], load: _Load, rounds: int) -> Rounds:
+def _rounds(section: Section, pair: list[Arm], load: Load, rounds: int) -> Rounds:
     taken = in_turn(pair, rounds, lambda arm, _: load.run(arm))
     section.check(f"{load.at_once} at once", taken, load.tokens)
     return taken
@@ -70,7 +70,7 @@ def _rounds(section: Section, pair: list[Arm], load: _Load, rounds: int) -> Roun
 
 def _alone(section: Section, pair: list[Arm], *, quick: bool) -> None:
     """One request after the other: the added milliseconds."""
-    load = _Load(requests=100 if quick else 250, at_once=1, tokens=1)
+    load = Load(requests=100 if quick else 250, at_once=1, tokens=1)
     taken = _rounds(section, pair, load, rounds := 4 if quick else 8)
     tandem, direct = taken["Tandem"], taken["direct"]
     rows = []
@@ -94,7 +94,7 @@ def _alone(section: Section, pair: list[Arm], *, quick: bool) -> None:
 
 def _busy(section: Section, pair: list[Arm], *, quick: bool) -> None:
     """Sixteen at once, as fast as they go."""
-    load = _Load(requests=320 if quick else 960, at_once=16, tokens=16)
+    load = Load(requests=320 if quick else 960, at_once=16, tokens=16)
     taken = _rounds(section, pair, load, 2 if quick else 4)
     rows = [
         [
@@ -113,7 +113,7 @@ def _busy(section: Section, pair: list[Arm], *, quick: bool) -> None:
 
 def _paced(section: Section, pair: list[Arm], *, quick: bool) -> None:
     """A load that leaves room: what a token costs when each is a frame of its own."""
-    load = _Load(requests=64, at_once=32, tokens=_FRAMES, pace_s=_PACE_S)
+    load = Load(requests=64, at_once=32, tokens=_FRAMES, pace_s=_PACE_S)
     taken = _rounds(section, pair, load, 2 if quick else 4)
     rows = [
         [
@@ -131,7 +131,7 @@ def _paced(section: Section, pair: list[Arm], *, quick: bool) -> None:
 
 def _many(section: Section, pair: list[Arm], *, quick: bool) -> None:
     """The many streams that one gateway process must carry, all begun at the same moment."""
-    load = _Load(requests=_STREAMS, at_once=_STREAMS, tokens=_FRAMES, pace_s=_PACE_S)
+    load = Load(requests=_STREAMS, at_once=_STREAMS, tokens=_FRAMES, pace_s=_PACE_S)
     taken = _rounds(section, pair, load, 2 if quick else 4)
     rows = [
         [

@@ -20,7 +20,7 @@ django.setup()
 
 from gateway.config import load  # noqa: E402
 from tests.acceptance.stack import Stack  # noqa: E402
-from tests.benchmarks import beside_vllm, path  # noqa: E402
+from tests.benchmarks import accounting, beside_vllm, million_rows, path  # noqa: E402
 from tests.benchmarks.load import ROOT  # noqa: E402
 from tests.benchmarks.report import Section, render  # noqa: E402
 
@@ -34,7 +34,12 @@ class Measure(Protocol):
         """Measure everything of this part on a stack that has no model yet."""
 
 
-_PARTS: dict[str, Measure] = {"vllm": beside_vllm.measure, "path": path.measure}
+_PARTS: dict[str, Measure] = {
+    "vllm": beside_vllm.measure,
+    "path": path.measure,
+    "accounting": accounting.measure,
+    "audit": million_rows.measure,
+}
 
 
 def main() -> None:

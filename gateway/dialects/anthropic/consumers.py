@@ -25,7 +25,7 @@ from gateway.http.consumer import ApiConsumer
 from gateway.http.request import ApiRequest
 from gateway.http.slow_reader import SlowReader
 from gateway.http.sse import COMMENT, STREAM_HEADERS, Quiet
-from gateway.metrics import count_run
+from gateway.metrics import count_refusal, count_run
 from gateway.models import Scope
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
@@ -143,7 +143,11 @@ class MessagesConsumer(PromptConsumer):
             stream=bool(body.stream),
             ignored=self.ignored,
         )
-        ticket = await self.services.desk.admit(visit, self.services.directory.prices)
+        try:
+            ticket = await self.services.desk.admit(visit, self.services.directory.prices)
+        except TandemError as error:
+            count_refusal(_DIALECT, entry.id, error)
+            raise
         self.extra_headers += ticket.headers
         return ticket
 

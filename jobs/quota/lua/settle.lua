@@ -6,8 +6,11 @@ local version = tonumber(redis.call('HGET', ACCOUNT, 'version'))
 if not version or state.version >= version then
   for field, value in pairs(state) do redis.call('HSET', ACCOUNT, field, whole(value)) end
 end
-for index, request in ipairs(cmsgpack.unpack(ARGV[2])) do
-  local id = request.request_id
-  finish(id, KEYS[6 + index], request.prompt_tokens, request.output_tokens)
-  forget(id)
+for index, settled in ipairs(cmsgpack.unpack(ARGV[2])) do
+  local id = settled.request_id
+  local request = find(id)
+  if request then
+    finish(id, request, KEYS[6 + index], settled.prompt_tokens, settled.output_tokens)
+    forget(id, request)
+  end
 end

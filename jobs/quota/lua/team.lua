@@ -77,26 +77,22 @@ local function land(id, request)
 end
 
 -- Ends a request and counts what it used, instead of what was estimated or said before.
--- Returns 1, or 0 for a request that is not known, or not any more.
-local function finish(id, key_bucket, prompt_tokens, output_tokens)
-  local request = find(id)
-  if not request then return 0 end
+local function finish(id, request, key_bucket, prompt_tokens, output_tokens)
   land(id, request)
   local amounts = {
     requests = 0,
-    input_tokens = prompt_tokens,
+    input_tokens = prompt_tokens - request.input_tokens,
     output_tokens = output_tokens - request.output_tokens,
   }
+  if amounts.input_tokens == 0 and amounts.output_tokens == 0 then return end
   take(key_bucket, request.key, amounts)
   take(TEAM_BUCKET, request.team, amounts)
   request.input_tokens, request.output_tokens = prompt_tokens, output_tokens
   redis.call('HSET', REQUESTS, id, cmsgpack.pack(request))
-  return 1
 end
 
 -- Drops a request, and its hold with it.
-local function forget(id)
-  local request = find(id)
+local function forget(id, request)
   land(id, request)
   redis.call('ZREM', LEASES, id)
   redis.call('HDEL', REQUESTS, id)
@@ -107,5 +103,5 @@ end
 local function sweep()
   local due = {'-inf', whole(now), 'LIMIT', 0, SWEEP}
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', FLIGHTS, unpack(due))) do land(id, find(id)) end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', LEASES, unpack(due))) do forget(id) end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', LEASES, unpack(due))) do forget(id, find(id)) end
 end

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from pytest_django import DjangoCaptureOnCommitCallbacks
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
 from gateway import keys, nudges
 from gateway.models import ApiKey, Team
 from inference.errors import ErrorCode, TandemError
+from inference.models import Model
 from inference.transport.nudge import Topic
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +52,71 @@ def test_it_refuses_names_that_are_empty_or_too_long(name: str) -> None:
     with pytest.raises(TandemError, match="team: must have 1 to 200 characters"):
         keys.mint("laptop", team=name)
     assert not ApiKey.objects.exists()
+
+
+def test_a_key_has_every_scope_but_admin_and_every_model_unless_it_is_said() -> None:
+    keys.mint("laptop")
+    key = ApiKey.objects.get()
+    assert key.scopes == ["inference", "batches", "read"]
+    assert (key.allowed_models, key.expires_at, key.owner) == ([], None, "")
+
+
+def test_models_are_stored_as_the_catalogue_spells_them_and_scopes_once() -> None:
+    for model in ("Vendor/Tiny", "alpha"):
+        Model.objects.create(id=model, context_tokens=1)
+    keys.mint(
+        "laptop",
+        scopes=["read", "inference", "read"],
+        allowed_models=["VENDOR/TINY", "alpha", "vendor/tiny"],
+        owner=" ann ",
+    )
+    key = ApiKey.objects.get()
+    assert key.scopes == ["inference", "read"]
+    assert key.allowed_models == ["Vendor/Tiny", "alpha"]
+    assert key.owner == "ann"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"scopes": ["root"]}, "scopes: 'root' is none of inference, batches, read, admin"),
+        ({"scopes": []}, "scopes: a key needs at least one"),
+        ({"allowed_models": ["unknown"]}, "allowed_models: 'unknown' is not in the catalogue"),
+        ({"expires_at": timezone.now()}, "expires_at: must lie in the future"),
+        ({"owner": "x" * 201}, "owner: must have at most 200 characters"),
+    ],
+)
+def test_a_key_that_would_not_work_is_refused_and_makes_no_team(
+    wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TandemError, match=message) as caught:
+        keys.mint("laptop", **wrong)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert not ApiKey.objects.exists()
+    assert not Team.objects.exists()
+
+
+def test_a_live_key_is_found_by_its_text_in_one_query(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    plaintext = keys.mint("laptop", team="blue")
+    with django_assert_num_queries(1):
+        key = keys.find_live_key(plaintext)
+        assert (key.name, key.team.name) == ("laptop", "blue")
+
+
+def test_an_unknown_a_revoked_and_an_expired_key_are_not_live() -> None:
+    plaintext = keys.mint("laptop")
+    for text in ("", plaintext[:-1], plaintext[:16], "ключ"):
+        with pytest.raises(TandemError, match="invalid x-api-key"):
+            keys.find_live_key(text)
+    ApiKey.objects.update(expires_at=timezone.now())
+    with pytest.raises(TandemError, match="has expired") as caught:
+        keys.find_live_key(plaintext)
+    assert caught.value.code is ErrorCode.AUTHENTICATION
+    revoke_named("laptop")
+    with pytest.raises(TandemError, match="invalid x-api-key"):
+        keys.find_live_key(plaintext)
 
 
 def test_live_keys_are_loaded_by_digest() -> None:

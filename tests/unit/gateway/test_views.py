@@ -66,6 +66,18 @@ def test_an_unknown_path_is_answered_in_the_api_s_envelope(method: str) -> None:
     assert body["request_id"] == response["request-id"]
 
 
+def test_a_host_that_is_not_answered_to_is_told_so_in_the_api_s_envelope(
+    client: Client, settings: Settings
+) -> None:
+    settings.ALLOWED_HOSTS = ["tandem.example"]
+    response = client.get("/control/v1/teams/me")
+    assert response.status_code == 400
+    assert response.json()["error"] == {"type": "invalid_request_error", "message": "Bad request"}
+    page = client.get("/admin/")
+    assert page.status_code == 400
+    assert page["content-type"].startswith("text/html")
+
+
 @pytest.mark.urls(__name__)
 def test_a_fault_is_answered_in_the_api_s_envelope_and_tells_nothing(client: Client) -> None:
     response = client.get("/broken")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import F
 
 from jobs import ledger
@@ -24,6 +24,7 @@ NOW = datetime(2026, 8, 7, 23, 59, 0, 0, UTC)
 
 
 @pytest.fixture(autouse=True)
+@transaction.atomic
 def _ledger() -> None:
     """Post something for teams 1 and 2."""
     price = Price.objects.create(

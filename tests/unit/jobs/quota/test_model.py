@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from django.conf import settings
 from hypothesis import settings as run_settings
@@ -164,9 +164,9 @@ class QuotaMachine(RuleBasedStateMachine):
         if not hasattr(self, "kit"):
             return
         root = f"{self.kit.prefix}:quota:{{{TEAM}}}"
-        totals: dict[bytes, bytes] = self.kit.sync.hgetall(f"{root}:totals")
+        totals = dict(self.kit.sync.hgetall(f"{root}:totals"))
         held = int(totals.pop(b"held", b"0"))
-        requests: dict[bytes, bytes] = self.kit.sync.hgetall(f"{root}:requests")
+        requests = cast("list[bytes]", self.kit.sync.hkeys(f"{root}:requests"))
         assert {key.decode() for key in requests} == set(self.model.requests)
         assert held == self.model.held
         assert sum(map(int, totals.values())) == self.kit.sync.zcard(f"{root}:flights")
