@@ -50,6 +50,12 @@ class Config(BaseSettings):
         description="Signs sessions and separates teams' prefix caches. Empty: one is made and "
         "kept in the data directory.",
     )
+    SECRET_KEY_FALLBACKS: Annotated[list[str], NoDecode] = Field(
+        [],
+        repr=False,
+        description="Earlier secret keys, separated by commas, newest first: what they signed "
+        "stays good.",
+    )
     DEBUG: bool = Field(False, description="Django's debug pages. Never on a public address.")
     ALLOWED_HOSTS: Annotated[list[str], NoDecode] = Field(
         ["*"], description="Host names, separated by commas, that the gateway answers to."
@@ -177,7 +183,10 @@ class Config(BaseSettings):
             found[name] = _read_file(f"{name}_FILE", Path(path))
         return values | found
 
-    @field_validator("ALLOWED_HOSTS", "ENGINE_MODELS", "IMAGE_HOSTS_ALLOWED", mode="before")
+    @field_validator(
+        *("ALLOWED_HOSTS", "ENGINE_MODELS", "IMAGE_HOSTS_ALLOWED", "SECRET_KEY_FALLBACKS"),
+        mode="before",
+    )
     @classmethod
     def _split(cls, value: Any) -> Any:
         if isinstance(value, str):

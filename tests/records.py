@@ -153,7 +153,9 @@ class Said:
     @property
     def complete(self) -> bool:
         """Whether there is nothing more to wait for."""
-        return self.admitted and self.closed is not None and (self._final or not self.taken)
+        if not self.admitted or self.closed is None:
+            return False
+        return self._final is not None or not self.taken
 
     @property
     def bill(self) -> Bill | None:

@@ -82,10 +82,12 @@ def give_up(row: Row) -> None:
 def charge(row: Row, prices: PriceList) -> Charge | None:
     """Return what to post for a request about which nothing more will come; None for no entry.
 
-    Whose request it was is not known, in theory, where Redis lost what two processes wrote that
-    died, too.
+    There is none if no engine took it, and if nobody has said whose request it was: Redis has lost
+    what both its gateway and its engine wrote, and they are dead.
     """
-    if not row.team_id or row.key_id is None :
+    if not row.team_id or row.key_id is None:
+        return None
+    if row.closed_at is not None and not _was_taken(row):
         return None
     usage = _usage(row)
     reason = _why_waived(row)

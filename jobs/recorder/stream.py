@@ -56,7 +56,9 @@ class RecordStream:
 
     def _read(self, after: str) -> list[Entry]:
         try:
-            replies = self._client.xreadgroup(RECORDERS, _READER, {self._stream: after}, count=BATCH)
+            replies = self._client.xreadgroup(
+                RECORDERS, _READER, {self._stream: after}, count=BATCH
+            )
         except ResponseError as error:
             if not is_missing_group(error):
                 raise

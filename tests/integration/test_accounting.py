@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from django.db import transaction
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -23,7 +25,7 @@ from hypothesis.stateful import (
 from inference.errors import TandemError
 from inference.events import Usage
 from inference.request import Lane
-from inference.transport.records import Closed, Completed, Ending, Record
+from inference.transport.records import Completed, Ending, Record
 from jobs import ledger
 from jobs.models import LedgerEntry, Price, RequestRecord, UsageDay
 from jobs.recorder.batch import write
@@ -36,24 +38,41 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LANES = {Lane.REALTIME: 1000, Lane.FLEX: 500, Lane.BATCH: 333}
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 teams = count(1)
-tokens = st.integers(0, 1000)
-kills = st.sampled_from([False, False, False, True])
+# Of every three attempts one is finished.
+endings = st.one_of(st.just(Ending.FINISHED), st.sampled_from(Ending), st.sampled_from(Ending))
+usages = st.builds(
+    lambda plain, cached, written, output: Usage(
+        prompt_tokens=plain + cached + written,
+        cached_tokens=cached,
+        cache_written_tokens=written,
+        output_tokens=output,
+    ),
+    *[st.integers(0, 1000)] * 4,
+)
 # One moment for all of it: no run is cut in two by midnight.
 NOW = timezone.now()
 
 
+class Life(NamedTuple):
+    """What happens to a request: attempts and how they end, and whose records are lost."""
+
+    lane: Lane
+    attempts: list[tuple[Ending, Usage]]
+    end: Ending
+    killed: set[int]
+
+
+lives = st.builds(
+    Life,
+    st.sampled_from(list(LANES)),
+    st.lists(st.tuples(endings, usages), max_size=3),
+    st.sampled_from([Ending.CANCELLED, Ending.TIMEOUT, Ending.FAILED]),
+    st.one_of(st.just(set()), st.sets(st.integers(0, 4), max_size=2)),
+)
+
+
 class KilledError(Exception):
     """The clerk is killed in the middle of a transaction."""
-
-
-class Request:
-    """What a client, a gateway and engines really do with one request."""
-
-    def __init__(self, team_id: int, lane: Lane) -> None:
-        self.id = new_id()
-        self.who: dict[str, Any] = {"team_id": team_id, "lane": lane}
-        self.attempts: list[Completed] = []
-        self.ended: Closed | None = None
 
 
 class Accounting(RuleBasedStateMachine):
@@ -73,71 +92,46 @@ class Accounting(RuleBasedStateMachine):
 
     # What happens.
 
-    @rule(target=requests, lane=st.sampled_from(list(LANES)), lost=kills)
-    def admit(self, lane: Lane, lost: bool) -> Request:
-        request = Request(self.team_id, lane)
-        self.lanes[request.id] = lane
-        self._say(admitted(request.id, **request.who), lost)
-        return request
+    @initialize(lives=st.lists(lives, min_size=1, max_size=3))
+    def begin(self, lives: list[Life]) -> None:
+        for life in lives:
+            self._serve(life)
 
-    @rule(
-        request=requests,
-        ending=st.sampled_from(Ending),
-        parts=st.tuples(tokens, tokens, tokens, tokens),
-        lost=kills,
-    )
-    def engine_ends(
-        self, request: Request, ending: Ending, parts: tuple[int, int, int, int], lost: bool
-    ) -> None:
-        if request.ended or len(request.attempts) == 3:
-            return
-        plain, cached, written, output = parts
-        usage = Usage(
-            prompt_tokens=plain + cached + written,
-            cached_tokens=cached,
-            cache_written_tokens=written,
-            output_tokens=output,
-        )
-        fields = {"attempt": len(request.attempts), "ending": ending, "usage": usage}
-        record = completed(request.id, engine_id=new_id(), **request.who, **fields)
-        request.attempts.append(record)
-        self._say(record, lost)
+    @rule(target=requests, life=lives)
+    def serve(self, life: Life) -> str:
+        return self._serve(life)
 
-    @rule(
-        request=requests,
-        ending=st.sampled_from([Ending.CANCELLED, Ending.TIMEOUT, Ending.FAILED]),
-        lost=kills,
-    )
-    def gateway_ends(self, request: Request, ending: Ending, lost: bool) -> None:
-        if request.ended:
-            return
-        last = request.attempts[-1] if request.attempts else None
-        if last is None:
-            request.ended = unserved(request.id, ending=ending)
+    def _serve(self, life: Life) -> str:
+        """Serve a request; some of its records are lost with the processes that had them."""
+        request_id = new_id()
+        self.lanes[request_id] = life.lane
+        who: dict[str, Any] = {"team_id": self.team_id, "lane": life.lane}
+        said: list[Record] = [admitted(request_id, **who)]
+        for number, (ending, usage) in enumerate(life.attempts):
+            fields: dict[str, Any] = {"attempt": number, "ending": ending, "usage": usage}
+            said.append(completed(request_id, engine_id=new_id(), **who, **fields))
+        last = said[-1]
+        if not isinstance(last, Completed):
+            said.append(unserved(request_id, ending=life.end))
         else:
-            finished = last.ending is Ending.FINISHED
-            said: dict[str, Any] = {"usage": last.usage} if finished else {}
-            request.ended = closed(
-                request.id,
-                engine_id=last.engine_id,
-                attempts=len(request.attempts),
-                ending=Ending.FINISHED if finished else ending,
-                **said,
-            )
-        self._say(request.ended, lost)
-
-    def _say(self, record: Record, lost: bool) -> None:
-        """Write a record, unless whoever has it is killed before it can."""
-        if not lost:
-            self.stream.append(record)
+            end: dict[str, Any] = {"ending": life.end}
+            if last.ending is Ending.FINISHED:
+                end = {"ending": Ending.FINISHED, "usage": last.usage}
+            end |= {"engine_id": last.engine_id, "attempts": len(life.attempts)}
+            said.append(closed(request_id, **end))
+        self.stream += [record for number, record in enumerate(said) if number not in life.killed]
+        return request_id
 
     @precondition(lambda self: self.stream)
-    @rule(data=st.data(), killed=st.sampled_from(["no", "before the commit", "after it"]))
-    def record(self, data: st.DataObject, killed: str) -> None:
-        indices = data.draw(
-            st.lists(st.integers(0, len(self.stream) - 1), min_size=1, max_size=8), label="batch"
-        )
-        batch = [self.stream[index] for index in indices]
+    @rule(
+        data=st.data(),
+        share=st.sampled_from([1.0, 0.7, 0.3]),
+        killed=st.sampled_from(["no", "no", "before the commit", "after it"]),
+    )
+    def record(self, data: st.DataObject, share: float, killed: str) -> None:
+        """Record some of what is in the stream, in any order; what is killed has to do it again."""
+        order = data.draw(st.permutations(self.stream), label="order")
+        batch = order[: math.ceil(len(order) * share)]
         try:
             with transaction.atomic():
                 write(batch, NOW)
@@ -145,6 +139,11 @@ class Accounting(RuleBasedStateMachine):
                     raise KilledError
         except KilledError:
             return
+        self._hear(batch)
+        if killed == "no":
+            self.stream = [record for record in self.stream if record not in batch]
+
+    def _hear(self, batch: list[Record]) -> None:
         for record in batch:
             heard = self.heard.setdefault(record.request_id, [])
             if record not in heard:
@@ -152,11 +151,10 @@ class Accounting(RuleBasedStateMachine):
         for request_id in {record.request_id for record in batch}:
             if Said(self.heard[request_id]).complete:
                 self._bill(request_id)
-        if killed == "no":
-            self.stream = [each for n, each in enumerate(self.stream) if n not in indices]
 
     @rule()
     def sweep(self) -> None:
+        """Settle whatever is not settled yet."""
         with transaction.atomic():
             settle_overdue(FAR, NOW)
         for request_id in self.heard:
@@ -182,14 +180,14 @@ class Accounting(RuleBasedStateMachine):
         ledger.adjust(self.team_id, amount)
         self.by_hand[f"adjustment {len(self.by_hand)}"] = amount
 
-    @rule(request=requests)
-    def refund(self, request: Request) -> None:
-        if self.costs.get(request.id, 0):
-            ledger.refund(request.id)
-            self.refunds[request.id] = self.costs[request.id]
+    @rule(request_id=requests)
+    def refund(self, request_id: str) -> None:
+        if self.costs.get(request_id, 0):
+            ledger.refund(request_id)
+            self.refunds[request_id] = self.costs[request_id]
         else:
             with pytest.raises(TandemError):
-                ledger.refund(request.id)
+                ledger.refund(request_id)
 
     # What must hold.
 
@@ -202,6 +200,11 @@ class Accounting(RuleBasedStateMachine):
         assert state.day_spent_micros == sum(self.costs.values())
 
     def teardown(self) -> None:
+        with transaction.atomic():
+            write(self.stream, NOW)
+        self._hear(self.stream)
+        self.sweep()
+        self.the_balance_is_what_was_counted()
         entries = LedgerEntry.objects.filter(account_id=self.team_id, kind="usage")
         found = [(str(entry.request_id), -entry.amount_micros) for entry in entries]
         assert sorted(found) == sorted(self.costs.items())
@@ -234,5 +237,5 @@ def test_the_ledger_is_what_an_independent_count_makes() -> None:
         batch_permille=LANES[Lane.BATCH],
     )
     run_state_machine_as_test(
-        Accounting, settings=settings(max_examples=30, stateful_step_count=40, deadline=None)
+        Accounting, settings=settings(max_examples=50, stateful_step_count=20, deadline=None)
     )

@@ -49,7 +49,7 @@ local function answer(decision)
 end
 
 -- What of the team's money refuses the request, or nil.
-local function broke(held)
+local function money_refusal(held)
   local account = redis.call(
     'HMGET', ACCOUNT, 'version', 'balance', 'day_end', 'day_spent', 'month_end', 'month_spent'
   )
@@ -74,7 +74,7 @@ local function broke(held)
 end
 
 -- Which limit refuses the request for longest, or nil.
-local function limited()
+local function limit_refusal()
   local longest
   local function refuse(holder, kind, limit, wait)
     if not longest or wait > longest.wait_ms then
@@ -107,10 +107,10 @@ if again then return answer({type = 'granted'}) end
 
 local hold = spend and spend.hold_micros or 0
 if hold > 0 then
-  local refusal = broke(tonumber(redis.call('HGET', TOTALS, 'held') or 0))
+  local refusal = money_refusal(tonumber(redis.call('HGET', TOTALS, 'held') or 0))
   if refusal then return answer(refusal) end
 end
-local refusal = limited()
+local refusal = limit_refusal()
 if refusal then return answer(refusal) end
 
 for _, holder in ipairs(holders) do

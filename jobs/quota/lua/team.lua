@@ -54,7 +54,7 @@ local function write_levels(bucket, limits, levels)
   end
   if #fields == 2 then return end
   redis.call('HSET', bucket, unpack(fields))
-  redis.call('PEXPIRE', bucket, whole(full_in))
+  redis.call('PEXPIREAT', bucket, whole(now + full_in))
 end
 
 -- Takes from a bucket; a negative amount gives back.

@@ -202,6 +202,7 @@ def test_what_libpq_understands_is_a_database_url(
 
 SECRETS = {
     "SECRET_KEY": "hunter2" * 8,
+    "SECRET_KEY_FALLBACKS": "hunter2,hunter2",
     "DATABASE_URL": "postgresql://u:hunter2@host/db",
     "REDIS_URL": "redis://:hunter2@host/0",
 }

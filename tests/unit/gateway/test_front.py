@@ -12,8 +12,6 @@ from gateway.front import Front
 from gateway.routes import find
 
 
-
-
 @pytest.mark.parametrize(
     ("role", "path", "reached"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.unit.jobs.trail import make_row
 
 pytestmark = pytest.mark.django_db
 
+ROOT = Path(__file__).resolve().parents[3]
 AUGUST = ("--from", "2026-08-01", "--to", "2026-08-31")
 
 
@@ -83,6 +85,13 @@ def test_a_line_says_what_was_billed_for_which_request() -> None:
             "ending": "finished",
         }
     ]
+
+
+def test_the_docs_describe_every_column() -> None:
+    page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    table = page.partition("## Usage as CSV")[2]
+    cells = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(cells)) == list(usage_csv.COLUMNS)
 
 
 def test_both_days_are_included_and_no_other() -> None:

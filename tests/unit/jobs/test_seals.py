@@ -6,10 +6,12 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +32,8 @@ from jobs.verification import Verification
 from tests.unit.jobs.trail import LONG_AGO, keep_body, make_row, new_id, seal_all, tamper
 
 pytestmark = pytest.mark.django_db
+
+DOCS = (Path(__file__).resolve().parents[3] / "docs" / "audit.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -53,6 +57,12 @@ def test_every_field_of_a_row_is_sealed() -> None:
     fields = {field.attname for field in RequestRecord._meta.concrete_fields}
     assert {*SEALED_FIELDS, "seal_id"} == fields
     assert len(SEALED_FIELDS) == len(set(SEALED_FIELDS))
+
+
+def test_the_docs_list_the_fields_in_their_order() -> None:
+    listed = re.search(r"^( {6}id created_at [a-z_ \n]+?settled_at)$", DOCS, re.MULTILINE)
+    assert listed is not None
+    assert tuple(listed[1].split()) == SEALED_FIELDS
 
 
 def test_settled_rows_are_sealed_in_batches_and_in_order(rows: list[RequestRecord]) -> None:

@@ -132,6 +132,7 @@ async def test_an_account_is_loaded_again_after_redis_has_forgotten_it(
     await limiter.admit(make_claim(spend=prepaid(10)))
     async for key in client.scan_iter("limiter-*"):
         await client.delete(key)
+    await client.script_flush()
     await limiter.admit(make_claim(spend=prepaid(10)))
     assert database.reads == 2
 

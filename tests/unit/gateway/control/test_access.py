@@ -137,8 +137,9 @@ def test_any_accept_header_gets_json(client: Client) -> None:
 
 
 def test_no_answer_may_be_stored_by_a_cache(caller: Caller) -> None:
-    assert caller.get("teams/me")["cache-control"] == "no-store"
-    assert caller.get("nothing").status_code == 404
+    for path, status in (("teams/me", 200), ("activity?page=x", 400), (f"activity/{SOME_ID}", 404)):
+        response = caller.send("GET", path)
+        assert (response.status_code, response["cache-control"]) == (status, "no-store")
 
 
 def test_a_database_that_does_not_answer_is_said_to_be_so(

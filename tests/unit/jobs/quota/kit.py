@@ -19,8 +19,9 @@ TEAM = 7
 KEY = "key-one"
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-# In the middle of a day, three days before a month's end.
-NOON = round(datetime(2026, 8, 28, 12, tzinfo=UTC).timestamp() * 1000)
+# In the middle of a day, three days before a month's end; so far ahead that nothing expires by the
+# server's clock while a test runs.
+NOON = round(datetime(2126, 8, 28, 12, tzinfo=UTC).timestamp() * 1000)
 
 
 def make_claim(**changes: Any) -> Claim:

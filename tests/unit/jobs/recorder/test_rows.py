@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import DataError
@@ -18,8 +19,9 @@ pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 8, 7, 12, 0, 0, 123_456, UTC)
 
 
-def make_row(**fields: object) -> Row:
-    return Row(**({"id": new_id(), "created_at": NOW, "team_id": 1, "model": "m"} | fields))
+def make_row(**fields: Any) -> Row:
+    defaults: dict[str, Any] = {"id": new_id(), "created_at": NOW, "team_id": 1, "model": "m"}
+    return Row(**(defaults | fields))
 
 
 def test_a_row_has_every_column_but_the_seal() -> None:
