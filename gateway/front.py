@@ -27,7 +27,8 @@ class Front:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Handle one HTTP request."""
         found = find(scope["path"])
-        if found is None and self._role == "api":
+        # Clients try whether `/` answers, so every role has that page.
+        if found is None and self._role == "api" and scope["path"] != "/":
             found = NotFound, {}
         if found is None or (self._role == "admin" and found[0] not in (Alive, Ready)):
             await self._django(scope, receive, send)
