@@ -16,9 +16,11 @@ def _application() -> ProtocolTypeRouter:
     django_application = get_asgi_application()
 
     from gateway.front import Front
+    from gateway.http.daphne import be_strict
     from gateway.services import Services
     from inference.engine.options import transport_options
 
+    be_strict()
     services = Services(settings.TANDEM, transport_options())
     front = Front(services, django_application, settings.TANDEM.GATEWAY_ROLE)
     return ProtocolTypeRouter({"http": front, "websocket": _refuse})

@@ -30,7 +30,8 @@ class Front:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Handle one HTTP request."""
         found = find(scope["path"])
-        if found is None and self._role == "api" and not scope["path"].startswith(_CONTROL):
+        # Clients try whether `/` answers, so every role has that page.
+        if found is None and self._role == "api" and not _for_all(scope["path"]):
             found = NotFound, {}
         if found is None or (self._role == "admin" and found[0] not in (Alive, Ready)):
             await self._django(scope, receive, send)
@@ -38,3 +39,7 @@ class Front:
         await self._services.ready()
         consumer, arguments = found
         await consumer(self._services, **arguments)(scope, receive, send)
+
+
+def _for_all(path: str) -> bool:
+    return path == "/" or path.startswith(_CONTROL)

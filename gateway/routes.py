@@ -14,6 +14,7 @@ from gateway.dialects.anthropic.consumers import (
 from gateway.health import Alive, Ready
 from gateway.http.consumer import ApiConsumer, NotFound
 from gateway.metrics import Metrics
+from gateway.openapi.consumer import OpenApi
 
 
 class Route(NamedTuple):
@@ -32,10 +33,11 @@ ROUTES = (
     Route("/readyz", Ready),
     Route("/metrics", Metrics),
     Route("/api/hello", Alive),
+    Route("/openapi.json", OpenApi),
 )
 
 # Routes that need no key. Every other one must refuse a request without; a test walks them.
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/api/hello"})
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/api/hello", "/openapi.json"})
 
 # How people write base URLs: doubled, with the vendor's name, or without the version.
 _PREFIX = re.compile(r"^(?:/anthropic)?(?:/v1)*(?=/|$)")

@@ -133,5 +133,7 @@ LOGGING = {
     "loggers": {
         # Errors that a client causes are answered, not logged.
         "django.request": {"level": "ERROR"},
+        # It tells of every request with its whole URL, which may hold a caller's secret.
+        "httpx": {"level": "WARNING"},
     },
 }

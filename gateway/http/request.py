@@ -39,10 +39,10 @@ class ApiRequest:
         return None
 
     @property
-    def query(self) -> dict[str, str]:
-        """The query parameters; of a repeated one the last value."""
+    def query(self) -> list[tuple[str, str]]:
+        """The query parameters in order, a repeated one once for each of its values."""
         text = self.scope["query_string"].decode("latin-1")
-        return dict(parse_qsl(text, keep_blank_values=True))
+        return parse_qsl(text, keep_blank_values=True)
 
     @property
     def api_key(self) -> str | None:

@@ -64,9 +64,10 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `thinking` comes first, unless the request forbids it, then `text`, then `tool_calls`. `tokens`
     is the length of the text, made by repeating or cutting it; None plays it once. `echo` answers
-    with the last user message instead. `cached_tokens` is how much of the prompt was found in the
-    cache. Delays are in seconds: before `Started`, before the first token, and between tokens. A
-    fault strikes before the token of that index: `fail_at` ends the run, `hang_at` never goes on,
+    with the last user message instead; `echo_results` answers tools' results, once they are there,
+    with their text and calls nothing more. `cached_tokens` is how much of the prompt was found in
+    the cache. Delays are in seconds: before `Started`, before the first token, and between tokens.
+    A fault strikes before the token of that index: `fail_at` ends the run, `hang_at` never goes on,
     `die_at` kills the process.
     """
 
@@ -76,6 +77,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     cached_tokens: int = 0
     echo: bool = False
+    echo_results: bool = False
     start_delay_s: float = 0
     first_token_delay_s: float = 0
     token_delay_s: float = 0
@@ -169,6 +171,8 @@ class ScriptedBackend:
             script = msgspec.convert(options, Script)
         except msgspec.MsgspecError as error:
             raise TandemError(ErrorCode.INVALID_REQUEST, f"bad script: {error}") from None
+        if script.echo_results and (results := _last_results(request)):
+            return msgspec.structs.replace(script, text=results, tool_calls=())
         return msgspec.structs.replace(script, text=said) if script.echo else script
 
     async def _play(
@@ -313,6 +317,18 @@ def _last_user_text(request: GenerationRequest) -> str:
         if message.role is Role.USER and texts:
             return "".join(texts)
     return ""
+
+
+def _last_results(request: GenerationRequest) -> str:
+    """Return what the calls of the last assistant turn came to."""
+    said: list[str] = []
+    for message in reversed(request.messages):
+        if message.role is Role.ASSISTANT:
+            break
+        results = [part for part in message.parts if isinstance(part, ToolResultPart)]
+        texts = [text for result in results for text in result.parts if isinstance(text, TextPart)]
+        said = [text.text for text in texts] + said
+    return "".join(said)
 
 
 def _count(request: GenerationRequest) -> int:

@@ -23,7 +23,12 @@ MAX_TEST_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_BROAD_EXCEPTS = 5
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers"}
-READS_THE_ENVIRONMENT = [Path("gateway/config.py"), Path("gateway/supervise")]
+READS_THE_ENVIRONMENT = [
+    Path("gateway/config.py"),
+    Path("gateway/supervise"),
+    # It hands its own on to Claude Code.
+    Path("gateway/management/commands/claude.py"),
+]
 
 
 def source(path: Path) -> str:

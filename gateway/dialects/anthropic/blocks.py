@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Tag
 
 from gateway.dialects.anthropic.validation import Wire, by_type, tag
+
+# The rule in a published schema of a string whose validator has words of its own for it.
+NON_EMPTY: dict[str, JsonValue] = {"minLength": 1}
 
 
 def _non_empty_text(value: str) -> str:
@@ -39,7 +42,7 @@ class TextBlock(_Markable):
     """A text block. `citations` on it have no effect."""
 
     type: Literal["text"]
-    text: Annotated[str, AfterValidator(_non_empty_text)]
+    text: Annotated[str, AfterValidator(_non_empty_text), Field(json_schema_extra=NON_EMPTY)]
 
 
 class Base64Source(Wire):

@@ -9,7 +9,7 @@ as answers to it do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, NamedTuple
@@ -22,25 +22,44 @@ from inference.errors import ErrorCode, TandemError
 MAX_PAGE = 1000
 DEFAULT_PAGE = 20
 
+# Every model that is listed can be called, by anybody, and none has a date to go.
+_STAGE = "active"
+STAGES = frozenset({"active", "deprecated", "retired"})
+# The SDKs write a list's name with brackets, people without.
+_STAGE_NAMES = ("lifecycle", "lifecycle[]")
+
 _NO = {"supported": False}
 _YES = {"supported": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Which part of the list is wanted: next to one id, on one side of it."""
+    """Which part of the list is wanted: next to one id, on one side of it.
+
+    `lifecycle` names the stages that are wanted; empty means those that can be called.
+    """
 
     after_id: str | None = None
     before_id: str | None = None
     limit: int = DEFAULT_PAGE
+    lifecycle: frozenset[str] = frozenset()
 
 
-def decode_page(query: Mapping[str, str]) -> Page:
-    """Read the paging parameters of a query string. Raises INVALID_REQUEST naming a wrong one."""
-    after_id, before_id = query.get("after_id"), query.get("before_id")
+def decode_page(query: Sequence[tuple[str, str]]) -> Page:
+    """Read the paging parameters of a query string. Raises INVALID_REQUEST naming a wrong one.
+
+    `lifecycle` is a list and may be repeated; of the others the last one counts.
+    """
+    last = dict(query)
+    after_id, before_id = last.get("after_id"), last.get("before_id")
     if after_id is not None and before_id is not None:
         raise _invalid("before_id: cannot be combined with after_id")
-    return Page(after_id=after_id, before_id=before_id, limit=_limit(query.get("limit")))
+    return Page(
+        after_id=after_id,
+        before_id=before_id,
+        limit=_limit(last.get("limit")),
+        lifecycle=_lifecycle(value for name, value in query if name in _STAGE_NAMES),
+    )
 
 
 def render_list(entries: Sequence[ModelEntry], page: Page | None) -> bytes:
@@ -50,6 +69,8 @@ def render_list(entries: Sequence[ModelEntry], page: Page | None) -> bytes:
     """
     names = list(_names(entries))
     shown, has_more = (names, False) if page is None else _cut(names, page)
+    if page and page.lifecycle and _STAGE not in page.lifecycle:
+        shown, has_more = [], False
     return msgspec.json.encode(
         {
             "object": "list",
@@ -93,6 +114,13 @@ def _limit(text: str | None) -> int:
     return int(text)
 
 
+def _lifecycle(values: Iterable[str]) -> frozenset[str]:
+    wanted = frozenset(values)
+    if wanted - STAGES:
+        raise _invalid("lifecycle: Input should be 'active', 'deprecated' or 'retired'")
+    return wanted
+
+
 def _cut(names: Sequence[_Name], page: Page) -> tuple[Sequence[_Name], bool]:
     """Return the page and whether the list goes on beyond it, in the page's direction."""
     if page.before_id is not None:
@@ -122,9 +150,10 @@ def _row(name: _Name) -> dict[str, Any]:
         "type": "model",
         "display_name": f"{name.id} ({entry.display_name})" if is_alias else entry.display_name,
         "created_at": created,
-        "lifecycle": "active",
+        "lifecycle": _STAGE,
         "deprecated_at": None,
         "retires_at": None,
+        "line": None,
         "max_input_tokens": entry.context_tokens,
         "max_tokens": entry.context_tokens,
         "provider": "tandem",

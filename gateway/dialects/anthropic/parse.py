@@ -34,6 +34,7 @@ _MODES = {
     "auto": ToolMode.AUTO,
     "none": ToolMode.NONE,
     "any": ToolMode.ANY,
+    "required": ToolMode.ANY,
     "tool": ToolMode.NAMED,
 }
 

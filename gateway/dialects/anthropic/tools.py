@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from gateway.dialects.anthropic.blocks import CacheControl
 from gateway.dialects.anthropic.validation import Wire, invalid, tag
@@ -18,7 +26,11 @@ def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
-ArgumentsSchema = Annotated[dict[str, Any], AfterValidator(_of_an_object)]
+ArgumentsSchema = Annotated[
+    dict[str, Any],
+    AfterValidator(_of_an_object),
+    Field(json_schema_extra={"properties": {"type": {"const": "object"}}}),
+]
 
 
 class ClientTool(Wire):
@@ -62,7 +74,9 @@ class FunctionTool(Wire):
 class ServerTool(Wire):
     """A tool that Anthropic would run: it has a type and no schema. It is skipped."""
 
-    type: str
+    model_config = ConfigDict(json_schema_extra={"not": {"required": ["input_schema"]}})
+
+    type: Annotated[str, Field(json_schema_extra={"not": {"enum": ["custom", "function"]}})]
     cache_control: CacheControl | None = None
 
 
@@ -87,10 +101,11 @@ Tools = Annotated[list[AnyTool], Field(fail_fast=True)]
 
 
 class ToolChoiceBody(Wire):
-    """Which tools the answer may call."""
+    """Which tools the answer may call. `required` is OpenAI's word for `any`."""
 
-    type: Literal["auto", "none", "any", "tool"]
+    type: Literal["auto", "none", "any", "required", "tool"]
     name: str | None = None
+    """The tool that must be called, where `type` is `tool`."""
     disable_parallel_tool_use: bool | None = None
 
     @model_validator(mode="after")
@@ -100,21 +115,33 @@ class ToolChoiceBody(Wire):
         return self
 
 
+class FunctionName(Wire):
+    """The inner half of OpenAI's forced function."""
+
+    name: str
+
+
+class FunctionChoice(Wire):
+    """OpenAI's way to name the tool that must be called."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+ChoiceInput = Literal["auto", "none", "any", "required"] | ToolChoiceBody | FunctionChoice
+
+
 def _as_choice(value: Any) -> Any:
-    """Read the short form and OpenAI's forms as Anthropic's."""
+    """Read the short form and OpenAI's forced function as Anthropic's choice."""
     choice = {"type": value} if isinstance(value, str) else value
     match choice:
-        case {"type": "required"}:
-            return {**choice, "type": "any"}
         case {"type": "function", "function": {"name": str(name)}}:
             return {**choice, "type": "tool", "name": name}
     return choice
 
 
-# OpenAI's forced function has the choice's name inside `function`.
 AnyToolChoice = Annotated[
-    ToolChoiceBody,
-    BeforeValidator(_as_choice, json_schema_input_type=str | dict[str, Any]),
+    ToolChoiceBody, BeforeValidator(_as_choice, json_schema_input_type=ChoiceInput)
 ]
 
 
@@ -148,7 +175,7 @@ def check_tools(tools: Sequence[AnyTool] | None, choice: ToolChoiceBody | None) 
 
 
 def _check_choice(choice: ToolChoiceBody, names: set[str]) -> None:
-    if choice.type == "any" and not names:
+    if choice.type in ("any", "required") and not names:
         raise invalid("tool_choice: a tool can be required only when `tools` are given")
     if choice.type == "tool" and choice.name not in names:
         raise invalid(f"tool_choice.name: Tool '{choice.name}' not found in provided tools")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, ValidationError
 from pydantic_core import ErrorDetails
 
 from inference.errors import ErrorCode, TandemError
@@ -19,9 +19,23 @@ _UNSUPPORTED = {
 
 
 class Wire(BaseModel):
-    """Strict: a string is never read as a number, a number never as a boolean."""
+    """Strict: a string is never read as a number, a number never as a boolean.
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    The docstrings of the models and of their fields are published in `/openapi.json`.
+    """
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="ignore", use_attribute_docstrings=True
+    )
+
+
+def _as_int(value: Any) -> Any:
+    """Read 5.0 as 5: JSON has one kind of number, and many clients write all of them so."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WholeNumber = BeforeValidator(_as_int)
+"""Marks an integer. Put it last: what stands before it is checked after it."""
 
 
 def tag(family: str, kind: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
-from gateway.dialects.anthropic.blocks import CacheControl, InputMessage, TextBlocks
+from gateway.dialects.anthropic.blocks import NON_EMPTY, CacheControl, InputMessage, TextBlocks
 from gateway.dialects.anthropic.history import check_history
 from gateway.dialects.anthropic.tools import (
     AnyToolChoice,
@@ -21,7 +21,7 @@ from gateway.dialects.anthropic.tools import (
     check_tools,
     skipped_tools,
 )
-from gateway.dialects.anthropic.validation import Wire, first_error, invalid
+from gateway.dialects.anthropic.validation import WholeNumber, Wire, first_error, invalid
 
 UnknownFields = Literal["ignore", "reject"]
 
@@ -53,7 +53,8 @@ def _some_messages(value: list[InputMessage]) -> list[InputMessage]:
     return value
 
 
-StopSequence = Annotated[str, AfterValidator(_non_empty_stop)]
+Tokens = Annotated[int, Field(ge=0, le=MAX_INT), WholeNumber]
+StopSequence = Annotated[str, AfterValidator(_non_empty_stop), Field(json_schema_extra=NON_EMPTY)]
 StopSequences = Annotated[list[StopSequence], Field(max_length=MAX_STOP_SEQUENCES, fail_fast=True)]
 
 
@@ -61,7 +62,8 @@ class Thinking(Wire):
     """The switch of reasoning. `between_tools` leaves it to the model's default."""
 
     type: Literal["enabled", "adaptive", "disabled", "between_tools"]
-    budget_tokens: Annotated[int, Field(ge=1, le=MAX_INT)] | None = None
+    budget_tokens: Annotated[int, Field(ge=1, le=MAX_INT), WholeNumber] | None = None
+    """Most tokens of reasoning, where the engine can bound them."""
 
 
 class OutputFormat(Wire):
@@ -77,35 +79,78 @@ class OutputConfig(Wire):
     format: OutputFormat | None = None
 
 
+def _tell_serving_fields(schema: dict[str, Any]) -> None:
+    accepted = {"description": "Accepted; it changes nothing in the answer."}
+    schema["properties"] |= dict.fromkeys(sorted(SERVING_FIELDS), accepted)
+
+
 class MessagesBody(Wire):
-    """The body of `POST /v1/messages`.
+    """What to answer, and how.
 
     The sampling fields are legal whatever `anthropic-version` says, because open models take
-    them. `temperature` goes up to 2 for the same reason; a `top_k` of 0 or -1 means no limit.
-    `max_tokens` 0 fills the cache and answers nothing. `output_format` is what clients sent
-    before `output_config` had its `format`.
+    them. Fields that are not listed here are ignored and named in the answer's
+    `tandem-ignored-fields` header, or refused, as the operator has set.
     """
 
+    model_config = ConfigDict(json_schema_extra=_tell_serving_fields)
+
     model: Annotated[str, Field(min_length=1, max_length=256)]
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_INT)]
+    """The id or an alias of a model, in any case."""
+
+    max_tokens: Tokens
+    """Most tokens that the answer may have. 0 fills the prefix cache and answers nothing; it
+    needs a `cache_control` mark."""
+
     messages: Annotated[
         list[InputMessage],
-        Field(max_length=100_000, fail_fast=True),
+        Field(max_length=100_000, fail_fast=True, json_schema_extra={"minItems": 1}),
         AfterValidator(_some_messages),
     ]
+    """The conversation. Neighbours of one role are merged into one turn."""
+
     system: TextBlocks | None = None
+    """What the model is told before the conversation."""
+
     stream: bool | None = None
+    """Whether the answer comes as server-sent events."""
+
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """0 always picks the likeliest token."""
+
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=MAX_INT)] | None = None
+    """The share of likely tokens to pick from."""
+
+    top_k: Annotated[int, Field(ge=-1, le=MAX_INT), WholeNumber] | None = None
+    """How many of the likeliest tokens to pick from; 0 and -1 mean no limit."""
+
     stop_sequences: StopSequences | None = None
+    """Texts that end the answer. The one that did is told in `stop_sequence`."""
+
     tools: Tools | None = None
+    """What the model may call, in Anthropic's or OpenAI's shape."""
+
     tool_choice: AnyToolChoice | None = None
+    """Which tools the answer may or must call. Enforced in every form."""
+
     thinking: Thinking | None = None
+    """Switches a reasoning model's thinking. Without it the model's default counts."""
+
     enable_thinking: bool | None = None
+    """The same as a boolean; it wins over `thinking`."""
+
     output_config: OutputConfig | None = None
+
     output_format: OutputFormat | None = None
+    """What clients sent before `output_config` had its `format`, which wins."""
+
     cache_control: CacheControl | None = None
+    """Marks the end of the whole prompt as a prefix to cache."""
+
+
+class CountTokensBody(MessagesBody):
+    """The same as for a message, but `max_tokens` may be left out."""
+
+    max_tokens: Tokens = 0
 
 
 # Proxies and clients take headers of a few thousand bytes.
@@ -127,7 +172,7 @@ def decode_messages(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> D
     as "reject", also for the first field that is unknown or cannot be honoured. Tools that
     nobody here can run are skipped and listed either way.
     """
-    decoded = _decode(obj, unknown)
+    decoded = _decode(MessagesBody, obj, unknown)
     if decoded.body.max_tokens == 0 and not _is_marked(decoded.body):
         # Filling the cache needs to be meant: without a mark, 0 is a slip of the client's.
         raise invalid(
@@ -137,9 +182,11 @@ def decode_messages(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> D
     return decoded
 
 
-def _decode(obj: dict[str, Any], unknown: UnknownFields) -> DecodedMessages:
+def _decode(
+    kind: type[MessagesBody], obj: dict[str, Any], unknown: UnknownFields
+) -> DecodedMessages:
     try:
-        body = MessagesBody.model_validate(obj)
+        body = kind.model_validate(obj)
     except ValidationError as error:
         raise first_error(error) from None
     check_history(body.messages, check_tools(body.tools, body.tool_choice))
@@ -150,11 +197,8 @@ def _decode(obj: dict[str, Any], unknown: UnknownFields) -> DecodedMessages:
 
 
 def decode_count(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> DecodedMessages:
-    """Check the body of `POST /v1/messages/count_tokens`: the same, but none need say `max_tokens`.
-
-    Raises what `decode_messages` raises.
-    """
-    return _decode({"max_tokens": 0, **obj}, unknown)
+    """Check the body of `POST /v1/messages/count_tokens`. Raises what `decode_messages` raises."""
+    return _decode(CountTokensBody, obj, unknown)
 
 
 def _is_marked(body: MessagesBody) -> bool:

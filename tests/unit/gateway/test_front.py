@@ -1,40 +1,63 @@
-"""Who answers behind the socket, by the process's role."""
+"""Who answers a path that is not the API's, by the process's role."""
 
 from __future__ import annotations
 
-from typing import Any
-from unittest.mock import AsyncMock, Mock
+from typing import Any, cast
 
 import pytest
 
 from gateway import front
-from gateway.front import Front
-from gateway.routes import find
+from gateway.http.consumer import ApiConsumer, NotFound
+from gateway.services import Services
+
+
+class PlayedServices:
+    async def ready(self) -> None:
+        """Is ready."""
+
+
+async def answerer(monkeypatch: pytest.MonkeyPatch, role: str, path: str) -> str:
+    """Return who answers: `django` or the consumer's name."""
+    answered: list[str] = []
+
+    async def django(scope: Any, receive: Any, send: Any) -> None:
+        answered.append("django")
+
+    async def consume(consumer: ApiConsumer, scope: Any, receive: Any, send: Any) -> None:
+        answered.append(type(consumer).__name__)
+
+    monkeypatch.setattr(ApiConsumer, "__call__", consume)
+    services = cast("Services", PlayedServices())
+    await front.Front(services, django, role)({"path": path}, None, None)
+    (who,) = answered
+    return who
+
+
+@pytest.mark.parametrize("role", ["all", "api", "admin"])
+async def test_every_role_has_the_landing_page(monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    assert await answerer(monkeypatch, role, "/") == "django"
+
+
+@pytest.mark.parametrize("role", ["all", "api", "admin"])
+async def test_every_role_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch, role: str) -> None:
+    assert await answerer(monkeypatch, role, "/api/hello") == "Alive"
 
 
 @pytest.mark.parametrize(
-    ("role", "path", "reached"),
+    ("role", "path", "who"),
     [
+        ("all", "/admin/", "django"),
+        ("admin", "/admin/", "django"),
+        ("api", "/admin/", NotFound.__name__),
+        ("api", "/static/x.css", NotFound.__name__),
         *((role, "/control/v1/activity", "django") for role in ("all", "api", "admin")),
-        *((role, "/control/", "django") for role in ("all", "api", "admin")),
-        *(("all", path, "django") for path in ("/", "/admin/", "/controls")),
-        *(("api", path, "api") for path in ("/", "/admin/", "/controls", "/static/x.css")),
-        *(("admin", path, "django") for path in ("/", "/admin/", "/v1/messages")),
-        *((role, "/v1/messages", "api") for role in ("all", "api")),
+        ("api", "/controls", NotFound.__name__),
+        ("all", "/v1/models", "ModelsConsumer"),
+        ("api", "/v1/models", "ModelsConsumer"),
+        ("admin", "/v1/models", "django"),
     ],
 )
-async def test_it_sends_each_path_where_the_role_allows(
-    monkeypatch: pytest.MonkeyPatch, role: str, path: str, reached: str
+async def test_a_role_answers_its_own_paths(
+    monkeypatch: pytest.MonkeyPatch, role: str, path: str, who: str
 ) -> None:
-    reaches: list[str] = []
-    consumer = Mock(return_value=AsyncMock(side_effect=lambda *_: reaches.append("api")))
-    django = AsyncMock(side_effect=lambda *_: reaches.append("django"))
-
-    def find_stand_in(wanted: str) -> Any:
-        return find(wanted) and (consumer, {})
-
-    monkeypatch.setattr(front, "find", find_stand_in)
-    monkeypatch.setattr(front, "NotFound", consumer)
-    services = Mock(ready=AsyncMock())
-    await Front(services, django, role)({"path": path}, AsyncMock(), AsyncMock())
-    assert reaches == [reached]
+    assert await answerer(monkeypatch, role, path) == who

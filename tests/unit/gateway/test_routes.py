@@ -18,7 +18,7 @@ from gateway.routes import PUBLIC_PATHS, ROUTES, find
         "/v1/messages/",
     ],
 )
-def test_it_finds_messages_under_every_base_url(path: str) -> None:
+def test_bug_30_messages_are_found_under_every_base_url(path: str) -> None:
     assert find(path) == (MessagesConsumer, {})
 
 

@@ -64,6 +64,24 @@ async def test_it_echoes_the_last_user_message() -> None:
     assert text_of(await collect(_backend(echo=True), request)) == "Say this."
 
 
+async def test_it_echoes_the_results_of_calls_and_calls_no_more() -> None:
+    backend = _backend(echo_results=True, text="", tool_calls=[{"name": "look"}])
+    call = ToolCallPart(id="c", name="look", arguments="{}")
+    seen = ToolResultPart(call_id="c", parts=(TextPart("A cat"), TextPart(" and a dog.")))
+    asked = make_request("Look.")
+    called = make_request(
+        "Look.",
+        Message(role=Role.ASSISTANT, parts=(call,)),
+        Message(role=Role.USER, parts=(seen, TextPart("Go on."))),
+    )
+
+    first = await fold(backend.generate(asked))
+    assert first.finished.reason is FinishReason.TOOL_USE
+    second = await fold(backend.generate(called))
+    assert second.finished.reason is FinishReason.END
+    assert second.text == "A cat and a dog."
+
+
 async def test_it_lets_a_request_change_single_fields() -> None:
     backend = _backend(text="from the model", tokens=2)
 

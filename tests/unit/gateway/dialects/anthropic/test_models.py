@@ -57,7 +57,7 @@ def server() -> Iterator[httpx2.Client]:
             found = next(entry for entry in ENTRIES if entry.id == model_id)
             return httpx2.Response(200, content=render_model(found))
         paged = "anthropic-version" in request.headers
-        wanted = decode_page(dict(request.url.params)) if paged else None
+        wanted = decode_page(request.url.params.multi_items()) if paged else None
         return httpx2.Response(200, content=render_list(ENTRIES, wanted))
 
     with httpx2.Client(transport=httpx2.MockTransport(answer)) as client:
@@ -78,6 +78,7 @@ def test_a_row_serves_both_kinds_of_clients() -> None:
         "lifecycle": "active",
         "deprecated_at": None,
         "retires_at": None,
+        "line": None,
         "max_input_tokens": 8192,
         "max_tokens": 8192,
         "provider": "tandem",
@@ -194,27 +195,48 @@ def test_a_page_beside_an_unknown_model_is_refused() -> None:
 
 @pytest.mark.parametrize(("text", "limit"), [(None, 20), ("1", 1), ("1000", 1000)])
 def test_it_reads_the_limit(text: str | None, limit: int) -> None:
-    query = {} if text is None else {"limit": text}
+    query = [] if text is None else [("limit", "5"), ("limit", text)]
     assert decode_page(query).limit == limit
 
 
 @pytest.mark.parametrize("text", ["0", "1001", "-1", "", "ten", "1.5", "9" * 5000, "²", "1\n"])
 def test_it_refuses_a_limit_that_is_out_of_range(text: str) -> None:
     with pytest.raises(TandemError, match=r"^limit: Input should be an integer from 1 to 1000$"):
-        decode_page({"limit": text})
+        decode_page([("limit", text)])
 
 
 def test_it_refuses_two_cursors() -> None:
     with pytest.raises(TandemError, match=r"^before_id: cannot be combined with after_id$"):
-        decode_page({"after_id": "a", "before_id": "b"})
+        decode_page([("after_id", "a"), ("before_id", "b")])
 
 
-def test_the_anthropic_sdk_pages_through_and_retrieves() -> None:
+@pytest.mark.parametrize("name", ["lifecycle", "lifecycle[]"])
+def test_it_reads_every_stage_that_is_wanted(name: str) -> None:
+    query = [(name, "retired"), ("limit", "2"), (name, "active")]
+    assert decode_page(query) == Page(limit=2, lifecycle=frozenset({"retired", "active"}))
+
+
+def test_it_refuses_an_unknown_stage() -> None:
+    with pytest.raises(TandemError, match=r"^lifecycle: Input should be 'active', 'deprecated'"):
+        decode_page([("lifecycle[]", "active"), ("lifecycle[]", "new")])
+
+
+@pytest.mark.parametrize(
+    ("stages", "listed"),
+    [([], True), (["active"], True), (["retired", "active"], True), (["deprecated"], False)],
+)
+def test_every_model_is_active(stages: list[str], listed: bool) -> None:
+    ids, has_more = page(lifecycle=frozenset(stages), limit=2)
+    assert (ids, has_more) == ((["a", "b"], True) if listed else ([], False))
+
+
+def test_bug_58_the_anthropic_sdk_pages_through_and_retrieves() -> None:
     with (
         server() as http,
         anthropic.Anthropic(api_key="k", base_url="http://tandem", http_client=http) as client,
     ):
-        listed = list(client.models.list(limit=2))
+        assert list(client.models.list(lifecycle=["deprecated", "retired"])) == []
+        listed = list(client.models.list(limit=2, lifecycle=["active", "retired"]))
         assert [model.id for model in listed] == [entry.id for entry in ENTRIES]
         model = client.models.retrieve("org/C")
     assert (model.lifecycle, model.max_input_tokens) == ("active", 8192)

@@ -185,7 +185,7 @@ def test_nothing_to_choose_from_is_fine_where_nothing_is_required(choice: Any) -
     [
         (5, "tool_choice: Input should be an object"),
         ({}, "tool_choice.type: Field required"),
-        ("f", "tool_choice.type: Input should be 'auto', 'none', 'any' or 'tool'"),
+        ("f", "tool_choice.type: Input should be 'auto', 'none', 'any', 'required' or 'tool'"),
         ({"type": "tool"}, "tool_choice: the choice of a `tool` needs its `name`"),
         ({"type": "tool", "name": 5}, "tool_choice.name: Input should be a valid string"),
         ({"type": "tool", "name": "x"}, "tool_choice.name: Tool 'x' not found in provided tools"),

@@ -253,7 +253,9 @@ def test_a_count_needs_no_max_tokens() -> None:
 
 def test_bug_29_a_count_takes_the_whole_body_of_a_message() -> None:
     obj = MINIMAL | {"stream": True, "temperature": 1, "metadata": {"user_id": "u"}}
-    assert decode_count(obj) == decode_messages(obj)
+    counted, wanted = decode_count(obj), decode_messages(obj)
+    assert dict(counted.body) == dict(wanted.body)
+    assert counted.ignored == wanted.ignored
 
 
 def test_a_count_checks_what_a_message_would() -> None:
@@ -261,6 +263,15 @@ def test_a_count_checks_what_a_message_would() -> None:
         decode_count({"messages": [TURN]})
     with pytest.raises(TandemError, match=r"^max_tokens: Input should be a valid integer$"):
         decode_count(MINIMAL | {"max_tokens": "5"})
+
+
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    thinking = {"type": "enabled", "budget_tokens": 7.0}
+    body, _ = decode_messages(MINIMAL | {"max_tokens": 5.0, "top_k": 4e1, "thinking": thinking})
+    assert body.thinking is not None
+    numbers = [body.max_tokens, body.top_k, body.thinking.budget_tokens]
+    assert numbers == [5, 40, 7]
+    assert {type(number) for number in numbers} == {int}
 
 
 def test_bug_12_five_stop_sequences_are_no_error() -> None:
@@ -300,4 +311,5 @@ def test_the_published_schema_takes_strings_where_the_parser_does() -> None:
     schema = MessagesBody.model_json_schema()
     content = schema["$defs"]["InputMessage"]["properties"]["content"]
     assert {"type": "string"} in content["anyOf"]
-    assert {"type": "string"} in schema["properties"]["tool_choice"]["anyOf"]
+    choice = schema["properties"]["tool_choice"]["anyOf"]
+    assert {"enum": ["auto", "none", "any", "required"], "type": "string"} in choice
