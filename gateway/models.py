@@ -5,16 +5,22 @@ from __future__ import annotations
 import uuid
 
 from django.contrib.postgres.fields import ArrayField
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+
+from jobs.quota.claims import MAX_MICROS, MAX_PER_MINUTE
 
 
 class Limited(models.Model):
     """Limits that a team and a key can both have. Empty means none."""
 
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
-    input_tokens_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
-    output_tokens_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
+    input_tokens_per_minute = models.PositiveBigIntegerField(
+        null=True, blank=True, validators=[MaxValueValidator(MAX_PER_MINUTE)]
+    )
+    output_tokens_per_minute = models.PositiveBigIntegerField(
+        null=True, blank=True, validators=[MaxValueValidator(MAX_PER_MINUTE)]
+    )
     max_concurrent = models.PositiveIntegerField(
         "requests at once", null=True, blank=True, validators=[MinValueValidator(1)]
     )
@@ -34,8 +40,12 @@ class Team(Limited):
         default=False,
         help_text="Requests need a balance (402 without). Off: usage is counted, never refused.",
     )
-    daily_spend_cap_micros = models.PositiveBigIntegerField(null=True, blank=True)
-    monthly_spend_cap_micros = models.PositiveBigIntegerField(null=True, blank=True)
+    daily_spend_cap_micros = models.PositiveBigIntegerField(
+        null=True, blank=True, validators=[MaxValueValidator(MAX_MICROS)]
+    )
+    monthly_spend_cap_micros = models.PositiveBigIntegerField(
+        null=True, blank=True, validators=[MaxValueValidator(MAX_MICROS)]
+    )
     zero_data_retention = models.BooleanField(
         default=False, help_text="Never keep what requests say or what is answered."
     )

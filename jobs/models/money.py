@@ -8,9 +8,16 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+# A million of the currency for a million tokens: anything beyond is a slip of the unit.
+_DEAREST = 10**12
+
 
 def _factor() -> models.PositiveIntegerField[int, int]:
     return models.PositiveIntegerField(default=500, validators=[MaxValueValidator(10_000)])
+
+
+def _rate(name: str) -> models.PositiveBigIntegerField[int, int]:
+    return models.PositiveBigIntegerField(name, validators=[MaxValueValidator(_DEAREST)])
 
 
 class Price(models.Model):
@@ -26,10 +33,10 @@ class Price(models.Model):
         help_text="The model's id in the catalogue.",
     )
     effective_from = models.DateTimeField(default=timezone.now)
-    input_micros_per_mtok = models.PositiveBigIntegerField("input")
-    cached_input_micros_per_mtok = models.PositiveBigIntegerField("input from the cache")
-    cache_write_micros_per_mtok = models.PositiveBigIntegerField("input written to the cache")
-    output_micros_per_mtok = models.PositiveBigIntegerField("output")
+    input_micros_per_mtok = _rate("input")
+    cached_input_micros_per_mtok = _rate("input from the cache")
+    cache_write_micros_per_mtok = _rate("input written to the cache")
+    output_micros_per_mtok = _rate("output")
     flex_permille = _factor()
     background_permille = _factor()
     batch_permille = _factor()
