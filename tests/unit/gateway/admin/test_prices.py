@@ -59,10 +59,17 @@ def test_a_price_is_typed_in_units_and_begins_now(admin_client: Client) -> None:
     assert "in the batch lane 0.750000 as input and 3.750000 as output" in page
 
 
-def test_a_slip_by_a_million_is_warned_of(admin_client: Client) -> None:
-    form = price_form(output_micros_per_mtok="15000000")
+def test_a_slip_by_a_thousand_is_warned_of(admin_client: Client) -> None:
+    form = price_form(output_micros_per_mtok="15000")
     page = admin_client.post(f"{PRICES}add/", form, follow=True).content.decode()
     assert '<li class="warning">A million tokens cost' in page
+
+
+def test_a_slip_by_a_million_is_refused(admin_client: Client) -> None:
+    form = price_form(output_micros_per_mtok="15000000")
+    page = admin_client.post(f"{PRICES}add/", form, follow=True).content.decode()
+    assert "Ensure this value is less than or equal to" in page
+    assert not Price.objects.exists()
 
 
 def test_the_model_is_chosen_from_the_catalogue(admin_client: Client) -> None:
