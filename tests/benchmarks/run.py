@@ -1,4 +1,4 @@
-"""The benchmark: Tandem beside vLLM's own API server, and what its path costs alone.
+"""The benchmark: Tandem beside vLLM's own API server, its path alone, and its prefix cache.
 
 Starts everything it needs, prints a report in Markdown and keeps it in `docs/benchmarks/`.
 """
@@ -20,7 +20,7 @@ django.setup()
 
 from gateway.config import load  # noqa: E402
 from tests.acceptance.stack import Stack  # noqa: E402
-from tests.benchmarks import beside_vllm, path  # noqa: E402
+from tests.benchmarks import beside_vllm, path, prefix_cache  # noqa: E402
 from tests.benchmarks.load import ROOT  # noqa: E402
 from tests.benchmarks.report import Section, render  # noqa: E402
 
@@ -34,7 +34,11 @@ class Measure(Protocol):
         """Measure everything of this part on a stack that has no model yet."""
 
 
-_PARTS: dict[str, Measure] = {"vllm": beside_vllm.measure, "path": path.measure}
+_PARTS: dict[str, Measure] = {
+    "vllm": beside_vllm.measure,
+    "path": path.measure,
+    "cache": prefix_cache.measure,
+}
 
 
 def main() -> None:
