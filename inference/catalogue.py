@@ -24,6 +24,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: int
     workers: int
     engine_options: dict[str, Any]
+    kv_offload_gib: float = 0
+    kv_offload_dir: str = ""
     vision: bool = False
     images_without_vision: str = "placeholder"
     reasoning: str = "none"
@@ -69,6 +71,8 @@ def load_catalogue() -> Catalogue:
             max_waiting=row.max_waiting,
             workers=row.workers,
             engine_options=row.engine_options,
+            kv_offload_gib=row.kv_offload_gib,
+            kv_offload_dir=row.kv_offload_dir,
             vision=row.vision,
             images_without_vision=row.images_without_vision,
             reasoning=row.reasoning,

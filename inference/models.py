@@ -66,6 +66,19 @@ class Model(models.Model):
         blank=True,
         help_text="Options of the backend, such as vLLM's engine arguments, as a JSON object.",
     )
+    kv_offload_gib = models.FloatField(
+        default=0,
+        validators=[MinValueValidator(0)],
+        help_text="Host memory, in GiB for the whole engine, that keeps prefixes which its device "
+        "has no more room for. 0: none.",
+    )
+    kv_offload_dir = models.CharField(
+        max_length=500,
+        blank=True,
+        validators=[RegexValidator(r"^/", "Must be an absolute path.")],
+        help_text="Folder that keeps them beyond that, and after the engine's end. It grows "
+        "without limit. Empty: none.",
+    )
     vision = models.BooleanField(default=False, help_text="The model sees images.")
     images_without_vision = models.CharField(
         max_length=20, choices=ImagesWithoutVision, default=ImagesWithoutVision.PLACEHOLDER
@@ -102,9 +115,17 @@ class Model(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        """Listed by name."""
+        """Listed by name. What vLLM cannot do with any device is kept out."""
 
         ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(kv_offload_dir="") | models.Q(kv_offload_gib__gt=0),
+                name="kv_offload_dir_needs_memory",
+                violation_error_message="Prefixes reach kv_offload_dir through host memory: it "
+                "needs kv_offload_gib.",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.id

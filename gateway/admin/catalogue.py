@@ -86,6 +86,14 @@ class CatalogueAdmin(NudgingAdmin):
     fieldsets = [
         (None, {"fields": ["id", "display_name", "aliases", "enabled"]}),
         ("Engine", {"fields": ["backend", "weights", "context_tokens", "engine_options"]}),
+        (
+            "Prefix cache",
+            {
+                "fields": ["kv_offload_gib", "kv_offload_dir"],
+                "description": "What the engine's device has no more room for. Not every device "
+                "can: <code>check_engine</code> tells.",
+            },
+        ),
         ("Load", {"fields": ["capacity", "max_waiting", "workers"]}),
         (
             "What the model can do",

@@ -29,6 +29,7 @@ from vllm.v1.metrics.loggers import StatLoggerBase
 
 from inference.backends.described_tools import require_format
 from inference.backends.port import BackendStats
+from inference.backends.vllm_offload import offload_arguments
 from inference.backends.vllm_prompts import Prompt, Prompts
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
@@ -72,11 +73,12 @@ class _Scheduler(StatLoggerBase):  # type: ignore[misc]
 
 
 def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
-    """Return the API server's arguments for this model. Raises `TandemError` on unknown ones.
+    """Return the API server's arguments for this model. Raises `TandemError` on impossible ones.
 
     `engine_options` may name any argument of vLLM's server with underscores, and `kv_cache_gib`.
     """
     args: Namespace = make_arg_parser(FlexibleArgumentParser()).parse_args([])
+    weights = models_dir / entry.weights
     options = dict(entry.engine_options)
     cache_gib = options.pop("kv_cache_gib", None)
     if current_platform.is_cpu():
@@ -93,7 +95,7 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
         options.setdefault("kv_cache_memory_bytes", int(cache_gib * 2**30))
     options["max_num_seqs"] = max(entry.capacity, options.get("max_num_seqs", 0))
     options |= {
-        "model": str(models_dir / entry.weights),
+        "model": str(weights),
         "served_model_name": [entry.id],
         "max_model_len": entry.context_tokens,
         "enable_prefix_caching": True,
@@ -109,6 +111,7 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
         # Images come with the request; the engine fetches nothing.
         "allowed_media_domains": ["none.invalid"],
     }
+    options |= offload_arguments(entry, weights)
     if unknown := sorted(options.keys() - vars(args).keys()):
         raise TandemError(
             ErrorCode.ENGINE_FAILED,

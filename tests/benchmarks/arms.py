@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +11,11 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import msgspec
+
 from inference.transport.frames import EngineState
 from tests.acceptance.stack import PREFIX, Server, Stack, eventually, free_port
+from tests.benchmarks.load import ROOT
 from tests.benchmarks.rounds import Arm
 
 # Loading a model beside another one, on a few cores.
@@ -67,15 +71,35 @@ def direct(stack: Stack) -> Iterator[Arm]:
         yield Arm(name="direct", port=port, model="direct", processes={"server": pid})
 
 
+class VllmArguments(msgspec.Struct):
+    """How vLLM's own server is started for a model of the catalogue."""
+
+    model: str
+    flags: list[str]
+    environment: dict[str, str]
+
+
+def vllm_arguments(stack: Stack) -> VllmArguments:
+    """Return what makes vLLM's own server run the engine that Tandem's worker runs."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.vllm_arguments"],
+        cwd=ROOT,
+        env=environment(stack),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return msgspec.json.decode(asked.stdout, type=VllmArguments)
+
+
 @contextmanager
-def vllm(stack: Stack, model: str, flags: list[str], variables: dict[str, str]) -> Iterator[Arm]:
-    """Run vLLM's own API server."""
+def vllm(stack: Stack, arguments: VllmArguments, *more: str) -> Iterator[Arm]:
+    """Run vLLM's own API server, with `more` flags beyond those of Tandem's engine."""
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-    command += ["--host", "127.0.0.1", "--port", str(port), *flags]
+    command += ["--host", "127.0.0.1", "--port", str(port), *arguments.flags, *more]
     log = stack.layout.logs / "vllm.log"
-    with _serving(command, log, variables | os.environ, port) as pid:
-        yield Arm(name="vLLM", port=port, model=model, processes={"server": pid})
+    with _serving(command, log, arguments.environment | os.environ, port) as pid:
+        yield Arm(name="vLLM", port=port, model=arguments.model, processes={"server": pid})
 
 
 def environment(stack: Stack) -> dict[str, str]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import statistics
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
 from inference.transport.frames import EngineState
 from tests.acceptance.stack import Stack
 from tests.benchmarks import arms
-from tests.benchmarks.load import ROOT
 from tests.benchmarks.report import Aim, Section, Table, show
-from tests.benchmarks.rounds import Arm, Round, Spread, in_turn, percentile, run_round
+from tests.benchmarks.rounds import (
+    Arm,
+    Round,
+    Spread,
+    in_turn,
+    over_pairs,
+    percentile,
+    run_round,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,23 +70,15 @@ frame with text; between tokens is the mean of each answer after its first token
 def measure(stack: Stack, *, quick: bool) -> Section:
     """Run every load against both servers."""
     stack.manage("fetch_model")
-    asked = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.vllm_arguments"],
-        cwd=ROOT,
-        env=arms.environment(stack),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    arguments = msgspec.json.decode(asked.stdout)
-    model = arguments["model"]
+    arguments = arms.vllm_arguments(stack)
     # The weights' folder is this run's own: of no use to a reader.
-    flags = " ".join(arguments["flags"]).replace(str(stack.layout.models), "MODELS")
+    flags = " ".join(arguments.flags).replace(str(stack.layout.models), "MODELS")
     section = Section(
         "Beside vLLM's own server",
-        _METHOD.format(model=model, flags=flags),
+        _METHOD.format(model=arguments.model, flags=flags),
     )
-    with arms.vllm(stack, model, arguments["flags"], arguments["environment"]) as theirs:
-        pair = [arms.tandem(stack, model, until=EngineState.LOADING), theirs]
+    with arms.vllm(stack, arguments) as theirs:
+        pair = [arms.tandem(stack, arguments.model, until=EngineState.LOADING), theirs]
         for arm in pair:
             run_round(arm, _bodies(8, tokens=16, number=-1), 8)
         for load in _LOADS:
@@ -144,22 +138,14 @@ def _same(ours: list[Round], theirs: list[Round]) -> int:
     return (answers[0] & answers[1]).total()
 
 
-def _over_pairs(by_round: list[float]) -> float:
-    """Return the median over pairs of rounds, in which each arm went first once."""
-    pairs = zip(by_round[::2], by_round[1::2], strict=True)
-    return statistics.median(statistics.mean(pair) for pair in pairs)
-
-
 def _throughput_aim(load: str, ours: list[Round], theirs: list[Round]) -> Aim:
-    ratio = _over_pairs(
-        [a.tokens_per_s / b.tokens_per_s for a, b in zip(ours, theirs, strict=True)]
-    )
+    ratio = over_pairs([a.tokens_per_s / b.tokens_per_s for a, b in zip(ours, theirs, strict=True)])
     name = f"tokens/s beside vLLM's server, {load}"
     return Aim(name, f"at least {_THROUGHPUT}", f"{ratio:.3f}", met=ratio >= _THROUGHPUT)
 
 
 def _first_token_aim(load: str, ours: list[Round], theirs: list[Round]) -> Aim:
-    later_ms = _over_pairs(
+    later_ms = over_pairs(
         [
             percentile(a.first_ms, 0.5) - percentile(b.first_ms, 0.5)
             for a, b in zip(ours, theirs, strict=True)

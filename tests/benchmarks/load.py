@@ -40,7 +40,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """One request as its client saw it. Times are in seconds after it was sent.
 
     `frames_s` has one time for each frame with text. `error` is empty if the stream was whole,
-    from `message_start` to `message_stop`.
+    from `message_start` to `message_stop`. Of `prompt_tokens` the cache had `cached_tokens`.
     """
 
     frames_s: list[float]
@@ -49,6 +49,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | None
     output_tokens: int
     error: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,15 +211,15 @@ def _read(raw: _Raw) -> Sample:
     """Read one answer's frames, each with the time at which its last byte arrived."""
     frames_s: list[float] = []
     text: list[str] = []
-    stop_reason, output_tokens, error = None, 0, raw.error
+    stop_reason, usage, error = None, {}, raw.error
     whole = False
     for arrived_s, event in _events(raw.pieces) if raw.status == 200 else ():
         match event:
             case {"type": "content_block_delta", "delta": {"text": str(piece)}} if piece:
                 frames_s.append(arrived_s - raw.sent_s)
                 text.append(piece)
-            case {"type": "message_delta", "delta": delta, "usage": usage}:
-                stop_reason, output_tokens = delta["stop_reason"], usage["output_tokens"]
+            case {"type": "message_delta", "delta": delta, "usage": told}:
+                stop_reason, usage = delta["stop_reason"], told
             case {"type": "message_stop"}:
                 whole = True
             case {"type": "error"}:
@@ -225,13 +227,17 @@ def _read(raw: _Raw) -> Sample:
     if not whole and not error:
         body = b"".join(piece for _, piece in raw.pieces)
         error = f"status {raw.status}, not a whole stream: {body[:200]!r}"
+    cached_tokens = usage.get("cache_read_input_tokens", 0)
+    written_tokens = usage.get("cache_creation_input_tokens", 0)
     return Sample(
         frames_s=frames_s,
         end_s=(raw.pieces[-1][0] if raw.pieces else raw.sent_s) - raw.sent_s,
         text="".join(text),
         stop_reason=stop_reason,
-        output_tokens=output_tokens,
+        output_tokens=usage.get("output_tokens", 0),
         error=error,
+        prompt_tokens=usage.get("input_tokens", 0) + cached_tokens + written_tokens,
+        cached_tokens=cached_tokens,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -73,6 +73,12 @@ class Round:
         return self.tokens / self.wall_s
 
     @property
+    def cached_share(self) -> float:
+        """How much of all prompts was in the cache, by the servers' own count, from 0 to 1."""
+        cached_tokens = sum(sample.cached_tokens for sample in self.samples)
+        return cached_tokens / sum(sample.prompt_tokens for sample in self.samples)
+
+    @property
     def requests_per_s(self) -> float:
         """Answers, whole or not."""
         return len(self.samples) / self.wall_s
@@ -120,11 +126,12 @@ def run_round(
 
 
 Rounds = dict[str, list[Round]]
+T = TypeVar("T")
 
 
-def in_turn(arms: Sequence[Arm], rounds: int, run: Callable[[Arm, int], Round]) -> Rounds:
+def in_turn(arms: Sequence[Arm], rounds: int, run: Callable[[Arm, int], T]) -> dict[str, list[T]]:
     """Run the arms one after the other, the order reversed each time, so that drift cancels."""
-    taken: Rounds = {arm.name: [] for arm in arms}
+    taken: dict[str, list[T]] = {arm.name: [] for arm in arms}
     for number in range(rounds):
         for arm in arms if number % 2 == 0 else reversed(arms):
             taken[arm.name].append(run(arm, number))
@@ -144,6 +151,12 @@ class Spread:
         """Sum up one value for each round."""
         ordered = sorted(values)
         return cls(statistics.median(ordered), ordered[0], ordered[-1])
+
+
+def over_pairs(by_round: Sequence[float]) -> float:
+    """Return the median over pairs of rounds, in which each arm went first once."""
+    pairs = zip(by_round[::2], by_round[1::2], strict=True)
+    return statistics.median(statistics.mean(pair) for pair in pairs)
 
 
 def percentile(values: Iterable[float], share: float) -> float:

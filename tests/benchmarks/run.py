@@ -1,4 +1,4 @@
-"""The benchmark: Tandem beside vLLM's own API server, and what its path costs alone.
+"""The benchmark: Tandem beside vLLM's own server, and what each part of it costs or saves.
 
 Starts everything it needs, prints a report in Markdown and keeps it in `docs/benchmarks/`.
 """
@@ -20,7 +20,13 @@ django.setup()
 
 from gateway.config import load  # noqa: E402
 from tests.acceptance.stack import Stack  # noqa: E402
-from tests.benchmarks import accounting, beside_vllm, million_rows, path  # noqa: E402
+from tests.benchmarks import (  # noqa: E402
+    accounting,
+    beside_vllm,
+    million_rows,
+    path,
+    prefix_cache,
+)
 from tests.benchmarks.load import ROOT  # noqa: E402
 from tests.benchmarks.report import Section, render  # noqa: E402
 
@@ -39,6 +45,7 @@ _PARTS: dict[str, Measure] = {
     "path": path.measure,
     "accounting": accounting.measure,
     "audit": million_rows.measure,
+    "cache": prefix_cache.measure,
 }
 
 

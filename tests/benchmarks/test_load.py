@@ -15,7 +15,12 @@ _START: dict[str, Any] = {"type": "message_start", "message": {}}
 _END: dict[str, Any] = {
     "type": "message_delta",
     "delta": {"stop_reason": "max_tokens"},
-    "usage": {"output_tokens": 2},
+    "usage": {
+        "output_tokens": 2,
+        "input_tokens": 3,
+        "cache_creation_input_tokens": 4,
+        "cache_read_input_tokens": 5,
+    },
 }
 _STOP: dict[str, Any] = {"type": "message_stop"}
 
@@ -71,6 +76,7 @@ async def test_it_reads_streams_however_they_are_cut(size: int) -> None:
         assert sample.error == ""
         assert sample.text == "a: b\u2028\u00e9"
         assert (sample.stop_reason, sample.output_tokens) == ("max_tokens", 2)
+        assert (sample.prompt_tokens, sample.cached_tokens) == (12, 5)
         assert len(sample.frames_s) == 2
         assert 0 < sample.frames_s[0] <= sample.frames_s[1] <= sample.end_s
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.benchmarks.load import Sample
@@ -31,6 +32,16 @@ def test_it_counts_first_token_gaps_and_rates() -> None:
     assert taken.token_ms == pytest.approx([200, 0])
     assert taken.tokens_per_s == 2.5
     assert taken.requests_per_s == 1
+
+
+def test_it_weighs_what_the_cache_had_by_tokens() -> None:
+    short, long = _sample([0.1]), _sample([0.1])
+    taken = _round(
+        msgspec.structs.replace(short, prompt_tokens=10, cached_tokens=10),
+        msgspec.structs.replace(long, prompt_tokens=90, cached_tokens=40),
+    )
+
+    assert taken.cached_share == 0.5
 
 
 def test_it_leaves_out_what_a_broken_stream_never_had() -> None:

@@ -287,9 +287,8 @@ def test_nothing_is_given_up_before_it_could_be_heard(bench: Bench) -> None:
     """A recorder that comes after hours finds old rows, and their ends still on their way."""
     request_id = new_id()
     bench.put(admitted(request_id, 0.0))
-    with bench.recording(settle_after_s=0.1):
-        pass
-    bench.put(completed(request_id, 0.0), closed(request_id, 0.0))
-    with bench.recording(settle_after_s=0.1):
+    with bench.recording():
+        bench.wait_until_drained()
+        bench.put(completed(request_id, 0.0), closed(request_id, 0.0))
         bench.wait_until_settled(1)
     assert RequestRecord.objects.get().ending == "finished"

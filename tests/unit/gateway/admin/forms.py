@@ -14,6 +14,7 @@ def model_form(**changes: object) -> dict[str, object]:
         "weights": "tiny",
         "context_tokens": 2048,
         "engine_options": "{}",
+        "kv_offload_gib": 0,
         "capacity": 32,
         "max_waiting": 256,
         "workers": 1,

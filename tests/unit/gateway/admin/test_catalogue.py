@@ -42,6 +42,9 @@ def test_a_model_is_added_with_aliases_and_options(admin_client: Client) -> None
         ({"id": "OTHER"}, "The name 'other' is taken by other."),
         ({"id": "with space"}, "Enter a valid value."),
         ({"context_tokens": 0}, "greater than or equal to 1"),
+        ({"kv_offload_gib": -1}, "greater than or equal to 0"),
+        ({"kv_offload_gib": 1, "kv_offload_dir": "kv"}, "Must be an absolute path."),
+        ({"kv_offload_dir": "/srv/kv"}, "it needs kv_offload_gib."),
     ],
 )
 def test_a_model_that_would_not_work_is_refused_with_the_reason(

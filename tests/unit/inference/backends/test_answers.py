@@ -84,7 +84,7 @@ def test_it_streams_arguments_as_they_come() -> None:
     assert streamed[1:3] == [[ToolCallDelta('{"a": "x')], [ToolCallDelta("y")]]
 
 
-def test_it_keeps_arguments_that_come_with_the_name() -> None:
+def test_bug_09_arguments_that_come_with_the_name_are_kept() -> None:
     events, _ = play(call(0, "f", '{"a": '), call(0, None, "1}"))
     assert brief(events) == ['f: {"a": 1}']
 
@@ -94,7 +94,7 @@ def test_bug_46_text_in_the_middle_of_arguments_waits_for_their_end() -> None:
     assert brief(events) == ['f: {"a": 1}', "text: Done."]
 
 
-def test_it_closes_a_call_before_the_next_begins() -> None:
+def test_bug_63_calls_are_told_apart_by_their_index() -> None:
     events, _ = play(call(0, "f", '{"a": 1'), call(1, "g", "{}"))
     assert brief(events) == ['f: {"a": 1}', "g: {}"]
 

@@ -13,7 +13,9 @@ def test_it_accepts_what_fits_exactly() -> None:
 
 
 @pytest.mark.parametrize("prompt_tokens", [101, 5000])
-def test_it_refuses_a_prompt_beyond_the_context(prompt_tokens: int) -> None:
+def test_bug_31_a_prompt_beyond_the_context_is_refused_in_the_words_that_clients_know(
+    prompt_tokens: int,
+) -> None:
     with pytest.raises(TandemError) as caught:
         check_lengths(prompt_tokens=prompt_tokens, max_tokens=1, context_tokens=100)
 

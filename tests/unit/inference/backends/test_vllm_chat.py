@@ -115,6 +115,11 @@ def test_results_are_turns_of_the_tool() -> None:
     assert said == {"role": "user", "content": "And?"}
 
 
+def test_bug_09_the_texts_of_a_result_are_joined_by_line() -> None:
+    (tool,) = chat_messages([user(result(TextPart("sunny"), TextPart("18 degrees")))])
+    assert tool["content"] == "sunny\n18 degrees"
+
+
 def test_images_of_results_follow_after_all_results() -> None:
     message = user(result(TextPart("one"), IMAGE), result(TextPart("two")), TextPart("And?"))
     one, two, said = chat_messages([message])
