@@ -16,10 +16,13 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError
 
 from gateway.config import Config
+from gateway.models import Team
 from inference.models import Model
 from inference.names import claimed_twice
 
 _SECRET_KEY_LENGTH = 32
+# Names in one message.
+_SHOWN = 10
 
 
 @register(Tags.security)
@@ -74,7 +77,12 @@ def check_catalogue(
         models = list(Model.objects.filter(enabled=True))
     except DatabaseError:
         return []  # not migrated yet, or away: `migrate` and /readyz say so
-    return [*_shared_names(models), *_missing_weights(models), *_unknown_engine_models(models)]
+    return [
+        *_shared_names(models),
+        *_missing_weights(models),
+        *_unknown_engine_models(models),
+        *_kept_prompts(models),
+    ]
 
 
 def _shared_names(models: list[Model]) -> list[CheckMessage]:
@@ -112,6 +120,24 @@ def _unknown_engine_models(models: list[Model]) -> list[CheckMessage]:
         )
         for name in settings.TANDEM.ENGINE_MODELS
         if name not in known
+    ]
+
+
+def _kept_prompts(models: list[Model]) -> list[CheckMessage]:
+    """Look for prompts that are kept on disk although a team was promised that none is."""
+    on_disk = sorted(model.id for model in models if model.kv_offload_dir)
+    teams = Team.objects.filter(zero_data_retention=True).order_by("name")
+    names = list(teams.values_list("name", flat=True)[:_SHOWN]) if on_disk else []
+    if not names:
+        return []
+    return [
+        Warning(
+            f"Prompts of {', '.join(names)}, with zero data retention, are kept on disk by the "
+            f"prefix cache of {', '.join(on_disk)}.",
+            hint="What is computed for a prompt tells what it was. Empty the model's "
+            "kv_offload_dir, or let the keys of these teams use other models only.",
+            id="gateway.W007",
+        )
     ]
 
 

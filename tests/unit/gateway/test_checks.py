@@ -11,6 +11,7 @@ from pytest_django import Settings
 
 from gateway import checks
 from gateway.config import Config
+from gateway.models import Team
 from inference.models import Model
 
 
@@ -110,6 +111,17 @@ def test_w006_warns_of_an_engine_for_a_model_that_is_not_enabled(
     message = found(["default"])["gateway.W006"]
     assert "'off'" in message.msg
     assert message.hint == "Enabled models: one."
+
+
+@pytest.mark.django_db
+def test_w007_warns_of_prompts_that_are_kept_of_who_keeps_none(config: Config) -> None:
+    add_model("kept", kv_offload_gib=1, kv_offload_dir="/srv/kv")
+    Team.objects.create(name="open")
+    assert "gateway.W007" not in found(["default"])
+    Team.objects.create(name="silent", zero_data_retention=True)
+    assert "Prompts of silent" in found(["default"])["gateway.W007"].msg
+    Model.objects.update(kv_offload_dir="")
+    assert "gateway.W007" not in found(["default"])
 
 
 @pytest.mark.django_db
