@@ -7,7 +7,7 @@ TORCH := $(shell sed -n 's/^torch==//p' requirements.txt)
 # Asked only where pip's own configuration offers no CPU build, and for torch alone.
 TORCH_INDEX_URL := https://download.pytorch.org/whl/cpu
 
-.PHONY: help run install install-dev test check fmt bench clean
+.PHONY: help run install install-dev test check fmt bench compare clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -43,6 +43,10 @@ fmt: install-dev
 ## make bench        Tandem beside vLLM's own server; ARGS goes to the benchmark
 bench: install-dev
 	$(PYTHON) -m tests.benchmarks.run $(ARGS)
+
+## make compare      the same requests to Tandem and vLLM's own server, into docs/api/compatibility.md
+compare: install-dev
+	$(PYTHON) -m tests.comparison.run
 
 ## make clean        remove the virtual environment and every cache, not the data in var/
 clean:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,8 +15,11 @@ import pytest
 from gateway.config import BASE_DIR
 from inference.weights import DEFAULT_MODEL, WeightsError, fetch_default_weights
 from tests.acceptance.client import Client
+from tests.acceptance.programs import Program, install
 from tests.acceptance.stack import Gateway, Stack
 
+_TYPESCRIPT = Path(__file__).parent / "typescript"
+_NPM_CI = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
 # A real engine loads for long on a busy machine.
 _LOAD_PATIENCE_S = 300
 
@@ -101,3 +105,13 @@ def sdk(stack: Stack, gateway: Gateway) -> Iterator[anthropic.Anthropic]:
     """Return Anthropic's own client, of the shared gateway."""
     with anthropic.Anthropic(base_url=gateway.url, api_key=stack.key) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def typescript(tmp_path_factory: pytest.TempPathFactory, stack: Stack, gateway: Gateway) -> Program:
+    """Return Anthropic's TypeScript SDK, of the shared gateway."""
+    # Nothing is written beside the sources.
+    folder = tmp_path_factory.mktemp("npm") / "typescript"
+    shutil.copytree(_TYPESCRIPT, folder, ignore=shutil.ignore_patterns("node_modules"))
+    install("the TypeScript SDK", folder, _NPM_CI)
+    return Program(command=("node", "run.mjs"), folder=folder, url=gateway.url, key=stack.key)

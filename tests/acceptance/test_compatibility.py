@@ -2,14 +2,61 @@
 
 from __future__ import annotations
 
+import secrets
+from typing import Any
+
 import anthropic
 import pytest
 
-from tests.acceptance.client import Client, script
+from inference.request import Lane
+from tests.acceptance.client import ENDLESS, Client, RawRequest, body, script
 from tests.acceptance.conftest import MakeClient
-from tests.acceptance.stack import Gateway, Stack, eventually
+from tests.acceptance.stack import Gateway, Stack, ending, eventually
 
 pytestmark = pytest.mark.acceptance
+
+# The requests that the three systems' own documentation shows, but for the model's name.
+SPARK = {"max_tokens": 256, "messages": [{"role": "user", "content": "Hello!"}]}
+SPICE = {"max_tokens": 1024, "messages": [{"role": "user", "content": "Hello!"}]}
+SFERENCE = {
+    "max_tokens": 1024,
+    "messages": [{"role": "user", "content": "Say hello in one sentence."}],
+}
+SFERENCE_STREAM = {
+    "max_tokens": 1024,
+    "stream": True,
+    "messages": [{"role": "user", "content": "Count to five."}],
+}
+SFERENCE_TOOLS = {
+    "max_tokens": 1024,
+    "messages": [{"role": "user", "content": "What files are in the repo root?"}],
+    "tools": [
+        {
+            "name": "list_files",
+            "description": "List files in a directory",
+            "input_schema": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}},
+                "required": ["path"],
+            },
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [SPARK, SPICE, SFERENCE, SFERENCE_STREAM, SFERENCE_TOOLS],
+    ids=["Spark", "Spice", "sference", "sference's stream", "sference's tools"],
+)
+def test_the_requests_of_their_documentation_are_answered(
+    client: Client, model: str, asked: dict[str, Any]
+) -> None:
+    with client.http.stream("POST", "/v1/messages", json={"model": model} | asked) as response:
+        assert response.status_code == 200
+        assert "tandem-ignored-fields" not in response.headers
+        response.read()
+    assert "Jack" in response.text
 
 
 @pytest.mark.parametrize(
@@ -84,3 +131,43 @@ def test_a_vendors_model_name_is_known_only_once_the_operator_says_so(
     eventually(
         lambda: client.http.get(f"/v1/models/{name}").status_code == 200, "the alias is known"
     )
+
+
+def test_a_callers_key_goes_no_further_than_the_gateway(
+    stack: Stack, gateway: Gateway, client: Client
+) -> None:
+    model = stack.add_model("keeps-keys", capacity=1)
+    with ending(stack.start_worker(model)):
+        gateway.wait_for_model(model)
+        with client.stream(model, ENDLESS) as running:
+            running.wait_for("content_block_delta")
+            with RawRequest(gateway.port, stack.key, body(model, "Say hello.")):
+                stack.wait_for_waiting(model, 1)
+                queued = stack.redis.xrange(stack.keys.queue(model, Lane.REALTIME))
+    assert b"Say hello." in repr(queued).encode()
+    assert stack.key not in repr(queued)
+
+
+def test_a_count_needs_an_engine_that_is_up(
+    stack: Stack, gateway: Gateway, sdk: anthropic.Anthropic
+) -> None:
+    lonely = stack.add_model("counts-nothing")
+    gateway.wait_for_model(lonely, state="missing", engines=0)
+    with pytest.raises(anthropic.APIStatusError, match=lonely) as caught:
+        sdk.with_options(max_retries=0).messages.count_tokens(
+            model=lonely, messages=[{"role": "user", "content": "go"}]
+        )
+    assert (caught.value.status_code, caught.value.type) == (503, "api_error")
+
+
+@pytest.mark.engine
+def test_bug_55_who_left_and_asks_again_finds_the_prompt_in_the_cache(
+    stack: Stack, client: Client, real_model: str
+) -> None:
+    facts = " ".join(f"Fact {number} is {number * number}." for number in range(80))
+    asked = f"These are the facts of {secrets.token_hex(8)}. {facts}"
+    with client.stream(real_model, asked, max_tokens=500) as stream:
+        stream.wait_for("content_block_delta")
+    stack.wait_for_in_flight(real_model, 0)
+    usage = client.ask(real_model, asked, max_tokens=1).json()["usage"]
+    assert usage["cache_read_input_tokens"] > usage["input_tokens"]

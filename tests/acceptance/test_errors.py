@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import anthropic
 import httpx
 import pytest
 
-from tests.acceptance.client import Client, body, script
+from tests.acceptance.client import Client, body
 from tests.acceptance.conftest import MakeClient
 from tests.acceptance.stack import Gateway, Stack, eventually
 
@@ -159,28 +158,3 @@ def test_a_body_that_is_too_large_is_refused(
     client = make_client(stack.start_gateway(MAX_BODY_BYTES="2000"))
     response = client.ask(model, "x" * 2000)
     check(response, 413, "request_too_large", "more than the maximum of 2000")
-
-
-def test_the_official_sdk_raises_the_class_of_each_error(
-    stack: Stack, gateway: Gateway, model: str
-) -> None:
-    sdk = anthropic.Anthropic(base_url=gateway.url, api_key=stack.key, max_retries=0)
-    lonely = stack.add_model("lonely")
-    gateway.wait_for_model(lonely, state="missing", engines=0)
-    cases: list[tuple[dict[str, Any], type[anthropic.APIStatusError]]] = [
-        ({"max_tokens": 0}, anthropic.BadRequestError),
-        ({"model": "gpt-0"}, anthropic.NotFoundError),
-        ({"model": lonely}, anthropic.InternalServerError),
-        ({"extra_headers": {"x-api-key": "wrong"}}, anthropic.AuthenticationError),
-    ]
-    with sdk:
-        for changes, error in cases:
-            with pytest.raises(error) as caught:
-                sdk.messages.create(**(good(model) | changes))
-            assert caught.value.request_id
-        with (
-            pytest.raises(anthropic.APIStatusError) as caught,
-            sdk.messages.stream(**body(model, script(fail_at=1))) as stream,
-        ):
-            list(stream)
-    assert caught.value.body["error"]["type"] == "api_error"  # type: ignore[index]

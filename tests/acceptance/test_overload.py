@@ -45,7 +45,7 @@ def test_an_engine_that_comes_later_is_used(stack: Stack, gateway: Gateway, clie
         eventually(lambda: client.ask(model, "go").status_code == 200, "the new engine is used")
 
 
-def test_a_full_queue_refuses_more_and_runs_nothing_of_it(
+def test_bug_56_a_full_queue_refuses_more_and_runs_nothing_of_it(
     stack: Stack, gateway: Gateway, client: Client
 ) -> None:
     model = stack.add_model("full", capacity=1, max_waiting=1)

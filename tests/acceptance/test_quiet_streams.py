@@ -32,7 +32,9 @@ def client(make_client: MakeClient, pinging: Gateway) -> Client:
     return make_client(pinging)
 
 
-def test_a_stream_that_is_quiet_is_pinged_after_its_start(client: Client, model: str) -> None:
+def test_bug_53_54_55_and_57_a_quiet_stream_starts_at_once_and_is_pinged(
+    client: Client, model: str
+) -> None:
     with client.stream(model, script(text="a b", first_token_delay_s=2)) as stream:
         frames = stream.rest()
     assert names_of(frames) == [WHOLE_STREAM[0], "ping", *WHOLE_STREAM[1:]]

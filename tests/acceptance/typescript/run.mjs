@@ -6,6 +6,7 @@
 // ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
 
 import Anthropic from "@anthropic-ai/sdk";
+import { jsonSchemaOutputFormat } from "@anthropic-ai/sdk/helpers/json-schema";
 
 const client = new Anthropic({ maxRetries: 0 });
 
@@ -38,12 +39,20 @@ const scenarios = {
     return { called, answered };
   },
 
+  // The SDK makes the format of the schema, and a value of the answer.
+  async parse(asked, schema) {
+    const output_config = { format: jsonSchemaOutputFormat(schema) };
+    const whole = await client.messages.parse({ ...asked, output_config });
+    const streamed = await client.messages.stream({ ...asked, output_config }).finalMessage();
+    return [whole.parsed_output, streamed.parsed_output];
+  },
+
   countTokens: (asked) => client.messages.countTokens(asked),
 
   // One model a page, so that the SDK has to turn pages.
-  async listModels() {
+  async listModels(filter) {
     const models = [];
-    for await (const model of client.models.list({ limit: 1 })) models.push(model);
+    for await (const model of client.models.list({ limit: 1, ...filter })) models.push(model);
     return models;
   },
 
