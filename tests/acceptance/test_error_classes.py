@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance.client import ENDLESS, Client, RawRequest, body, script
 from tests.acceptance.programs import Program
 from tests.acceptance.stack import Gateway, Stack, ending
+from tests.acceptance.teams import make_member, set_price
 from tests.acceptance.test_tools import answer
 
 pytestmark = pytest.mark.acceptance
@@ -74,6 +75,42 @@ def test_a_refusal_has_the_class_of_its_status(
     check(
         fail(gateway.url, scenario, good | {"model": "gpt-0"}),
         *("NotFoundError", 404, "not_found_error", "model 'gpt-0' not found"),
+    )
+
+
+@scenarios
+def test_what_a_key_may_not_do_has_the_class_of_its_status(
+    stack: Stack, gateway: Gateway, model: str, fail: Fail, scenario: str
+) -> None:
+    asked = body(model, "go")
+    reader = make_member(stack, key={"scopes": ["read"]})
+    check(
+        fail(gateway.url, scenario, asked, key=reader.key),
+        *("PermissionDeniedError", 403, "permission_error", "'inference'"),
+    )
+    nobody = make_member(stack, requests_per_minute=0)
+    check(
+        fail(gateway.url, scenario, asked, key=nobody.key),
+        *("RateLimitError", 429, "rate_limit_error", "0 requests per minute"),
+    )
+
+
+@scenarios
+def test_what_money_refuses_has_the_class_of_its_status(
+    stack: Stack, gateway: Gateway, fail: Fail, request: pytest.FixtureRequest, scenario: str
+) -> None:
+    priced = stack.add_model(f"priced-{request.node.callspec.id}")
+    set_price(stack, priced)
+    asked = body(priced, "go")
+    broke = make_member(stack, prepaid=True)
+    check(
+        fail(gateway.url, scenario, asked, key=broke.key),
+        *("PaymentRequiredError", 402, "billing_error", "the team's balance is used up"),
+    )
+    capped = make_member(stack, daily_spend_cap_micros=0)
+    check(
+        fail(gateway.url, scenario, asked, key=capped.key),
+        *("RateLimitError", 429, "billing_error", "spend limit reached (daily; resets "),
     )
 
 

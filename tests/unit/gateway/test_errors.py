@@ -17,8 +17,7 @@ SDK_EXCEPTIONS: dict[ErrorCode, type[anthropic.APIStatusError]] = {
     ErrorCode.INVALID_REQUEST: anthropic.BadRequestError,
     ErrorCode.PROMPT_TOO_LONG: anthropic.BadRequestError,
     ErrorCode.AUTHENTICATION: anthropic.AuthenticationError,
-    # The SDK has no class of its own for 402.
-    ErrorCode.BALANCE_EXHAUSTED: anthropic.APIStatusError,
+    ErrorCode.BALANCE_EXHAUSTED: anthropic.PaymentRequiredError,
     ErrorCode.SPEND_CAP: anthropic.RateLimitError,
     ErrorCode.RATE_LIMITED: anthropic.RateLimitError,
     ErrorCode.PERMISSION: anthropic.PermissionDeniedError,
