@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ from gateway.accounting.refusals import refused
 from gateway.accounting.releases import Releases
 from inference.errors import ErrorCode, TandemError
 from inference.transport.connection import RETRY_AFTER_S, Unreachable
-from jobs.quota.claims import Capped, Claim, Decision, Exhausted, Granted, Unknown
+from jobs.quota.claims import Capped, Claim, Decision, Ended, Exhausted, Granted, Unknown
 from jobs.quota.client import Quota
 
 logger = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class Limiter:
         self._accounts = Accounts(self._quota, read_state)
         self._fail_open = fail_open
         self._wait_s = wait_s
-        self._releases = Releases()
+        self._releases = Releases(self._quota.end)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def admit(self, claim: Claim) -> Granted:
@@ -83,7 +82,9 @@ class Limiter:
     def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> None:
         """Say, in the background, that a request has ended and what it used. Once is enough."""
         if claim.binding:
-            self._releases.put(partial(self._quota.release, claim, prompt_tokens, output_tokens))
+            self._releases.put(
+                Ended(claim=claim, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+            )
 
     async def stop(self) -> None:
         """Wait until all is said that can be."""
@@ -123,7 +124,7 @@ class Limiter:
         self._withdraw(claim)
 
     def _withdraw(self, claim: Claim) -> None:
-        self._releases.put(partial(self._quota.withdraw, claim))
+        self._releases.put(Ended(claim=claim, began=False))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(coroutine)

@@ -155,6 +155,19 @@ Refusal = RateLimited | Exhausted | Capped
 Decision = Granted | Refusal | Unknown
 
 
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """A request whose answer has ended, with what it used as far as its gateway knows.
+
+    What it holds of its team's money stays held until it is settled, unless it never `began`: then
+    nobody is going to settle it.
+    """
+
+    claim: Claim
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    began: bool = True
+
+
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """A request whose entry in the ledger is made, or of which none will be made.
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import redis
 import redis.asyncio
+from redis.exceptions import NoScriptError
 
 from jobs.ledger import AccountState
-from jobs.quota.claims import Claim, Decision, Settled
+from jobs.quota.claims import Claim, Decision, Ended, Settled
 from jobs.quota.keys import QuotaKeys
 from jobs.quota.scripts import (
     REDIS_CLOCK,
@@ -21,11 +22,12 @@ from jobs.quota.scripts import (
 
 
 class Quota:
-    """A gateway's end. Every method is one round trip and raises what the Redis client raises."""
+    """A gateway's end. Every method is one round trip, and raises what the Redis client raises."""
 
     def __init__(
         self, client: redis.asyncio.Redis, prefix: str, *, clock: str = REDIS_CLOCK
     ) -> None:
+        self._client = client
         self._prefix = prefix
         self._admit = client.register_script(read_script("admit", clock))
         self._release = client.register_script(read_script("release", clock))
@@ -38,20 +40,27 @@ class Quota:
         )
         return decode_decision(answer)
 
-    async def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> bool:
-        """End a request: give back its concurrency, and count the tokens that it used.
+    async def end(self, ended: Sequence[Ended]) -> list[bool]:
+        """End requests: give back concurrency, put estimates right, take what was put out.
 
-        Said again, the last word counts. Returns False if it is settled already: then nothing is
-        changed. What it holds of its team's money stays held until then.
+        Returns for each whether it was still known; of one that was ended before, only what the
+        figures differ by counts. They are told in one pipeline: the script only if it is missing.
         """
-        known: int = await self._release(
-            keys=self._keys(claim), args=[claim.request_id, prompt_tokens, output_tokens, 0]
-        )
-        return known == 1
+        try:
+            return await self._end(ended)
+        except NoScriptError:
+            await self._client.script_load(self._release.script)
+            return await self._end(ended)
 
-    async def withdraw(self, claim: Claim) -> None:
-        """End a request that never began, its hold included: nobody is going to settle it."""
-        await self._release(keys=self._keys(claim), args=[claim.request_id, 0, 0, 1])
+    async def _end(self, ended: Sequence[Ended]) -> list[bool]:
+        pipeline = self._client.pipeline(transaction=False)
+        for each in ended:
+            keys = self._keys(each.claim)
+            arguments = [each.prompt_tokens, each.output_tokens, 0 if each.began else 1]
+            pipeline.evalsha(
+                self._release.sha, len(keys), *keys, each.claim.request_id, *arguments
+            )
+        return [answer == 1 for answer in await pipeline.execute()]
 
     async def load(self, team_id: int, state: AccountState) -> None:
         """Tell of a team's account, unless a newer state of it is known."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tests.acceptance.stack import Stack, eventually
 from tests.acceptance.teams import MICROS, make_member, rows, set_price
 from tests.benchmarks import arms
-from tests.benchmarks.path import Load
+from tests.benchmarks.path import Load, cpu
 from tests.benchmarks.report import Aim, Section, Table, show
 from tests.benchmarks.rounds import Arm, Round, Rounds, Spread, in_turn, percentile
 
@@ -110,11 +110,12 @@ def _busy(section: Section, pair: list[Arm], *, quick: bool) -> None:
             show(Spread.of(each.requests_per_s for each in some), 0),
             show(Spread.of(percentile(each.first_ms, 0.5) for each in some)),
             show(Spread.of(percentile(each.first_ms, 0.99) for each in some)),
+            cpu(some, of=sum(len(each.samples) for each in some)),
         ]
         for name, some in taken.items()
     ]
-    body.append(["ratio", show(ratio, 2), "", ""])
-    head = ["", "requests/s", "first token p50, ms", "p99, ms"]
+    body.append(["ratio", show(ratio, 2), "", "", ""])
+    head = ["", "requests/s", "first token p50, ms", "p99, ms", "CPU s per 1,000 requests"]
     title = f"Ceiling: {load.at_once} at once, {load.tokens} tokens each, no delays"
     section.tables.append(Table(title, head, body))
     section.aims.append(

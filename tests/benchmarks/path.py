@@ -102,7 +102,7 @@ def _busy(section: Section, pair: list[Arm], *, quick: bool) -> None:
             show(Spread.of(each.requests_per_s for each in some), 0),
             show(Spread.of(percentile(each.first_ms, 0.5) for each in some)),
             show(Spread.of(percentile(each.first_ms, 0.99) for each in some)),
-            _cpu(some, of=sum(len(each.samples) for each in some)),
+            cpu(some, of=sum(len(each.samples) for each in some)),
         ]
         for name, some in taken.items()
     ]
@@ -120,7 +120,7 @@ def _paced(section: Section, pair: list[Arm], *, quick: bool) -> None:
             name,
             show(Spread.of(percentile(each.gaps_ms, 0.5) for each in some)),
             show(Spread.of(percentile(each.gaps_ms, 0.99) for each in some)),
-            _cpu(some, of=sum(each.tokens for each in some)),
+            cpu(some, of=sum(each.tokens for each in some)),
         ]
         for name, some in taken.items()
     ]
@@ -175,7 +175,7 @@ def _all_first(rounds: Iterable[Round]) -> list[float]:
     return [value for each in rounds for value in each.first_ms]
 
 
-def _cpu(rounds: list[Round], *, of: int) -> str:
+def cpu(rounds: list[Round], *, of: int) -> str:
     """Return CPU seconds in all and by process, for a thousand of what `of` counts."""
     names = rounds[0].cpu_s
     spent = {name: sum(each.cpu_s[name] for each in rounds) * 1000 / of for name in names}

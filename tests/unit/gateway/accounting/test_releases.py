@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
+from collections.abc import Sequence
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -11,6 +10,7 @@ from redis.exceptions import ResponseError
 
 from gateway.accounting import releases as releases_module
 from gateway.accounting.releases import Releases
+from jobs.quota.claims import Claim, Ended
 from tests.conftest import Eventually
 
 
@@ -20,21 +20,24 @@ class Server:
     def __init__(self) -> None:
         self.away = False
         self.refused = 0
-        self.told: list[int] = []
-        self.at_once = 0
-        self.most_at_once = 0
+        self.told: list[list[int]] = []
 
-    async def tell(self, number: int) -> None:
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(0)
-        self.at_once -= 1
+    async def tell(self, ended: Sequence[Ended]) -> None:
         if self.away:
             self.refused += 1
             raise RedisConnectionError
-        if number < 0:
+        self.told.append([each.prompt_tokens for each in ended])
+        if ended[0].prompt_tokens < 0:
             raise ResponseError
-        self.told.append(number)
+
+    @property
+    def heard(self) -> list[int]:
+        return [number for batch in self.told for number in batch]
+
+
+def ended(number: int) -> Ended:
+    claim = Claim(request_id="r", team_id=1, key_id="k", input_tokens=0, lease_ms=1)
+    return Ended(claim=claim, prompt_tokens=number)
 
 
 @pytest.fixture
@@ -47,62 +50,49 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases_module, "RETRY_AFTER_S", 0.001)
 
 
-async def test_everything_is_told_a_few_at_a_time(server: Server) -> None:
-    releases = Releases()
+async def test_everything_is_told_many_at_a_time(server: Server) -> None:
+    releases = Releases(server.tell)
     for number in range(100):
-        releases.put(partial(server.tell, number))
+        releases.put(ended(number))
     await releases.stop()
-    assert sorted(server.told) == list(range(100))
-    assert 1 < server.most_at_once <= 8
+    assert server.heard == list(range(100))
+    assert [len(batch) for batch in server.told] == [32, 32, 32, 4]
 
 
 async def test_it_tells_as_soon_as_the_server_is_there(
     server: Server, eventually: Eventually
 ) -> None:
-    releases = Releases()
+    releases = Releases(server.tell)
     server.away = True
     for number in range(20):
-        releases.put(partial(server.tell, number))
-    await eventually(lambda: server.refused >= 40)
+        releases.put(ended(number))
+    await eventually(lambda: server.refused >= 3)
     server.away = False
-    await eventually(lambda: sorted(server.told) == list(range(20)))
+    await eventually(lambda: server.heard == list(range(20)))
     await releases.stop()
 
 
 async def test_what_the_server_refuses_is_not_told_again(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    releases = Releases()
-    releases.put(partial(server.tell, -1))
-    releases.put(partial(server.tell, 1))
+    releases = Releases(server.tell)
+    releases.put(ended(-1))
     await releases.stop()
-    assert server.told == [1]
+    releases.put(ended(1))
+    await releases.stop()
+    assert server.told == [[-1], [1]]
     assert caplog.text.count("Redis refuses to end a request") == 1
 
 
-async def test_it_begins_again_after_it_was_idle(server: Server) -> None:
-    releases = Releases()
-    for number in range(3):
-        releases.put(partial(server.tell, number))
-        await releases.stop()
-    assert server.told == [0, 1, 2]
-
-
-async def test_it_keeps_only_so_many(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releases_module, "_MAX_WAITING", 3)
-    releases = Releases()
-    for number in range(5):
-        releases.put(partial(server.tell, number))
-    await releases.stop()
-    assert server.told == [0, 1, 2]
-
-
-async def test_it_stops_although_the_server_is_away(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_told_for_too_long_is_left_to_its_lease(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases_module, "_STOP_S", 0.01)
-    releases = Releases()
+    monkeypatch.setattr(releases_module, "_MAX_WAITING", 2)
     server.away = True
-    releases.put(partial(server.tell, 1))
+    releases = Releases(server.tell)
+    for number in range(3):
+        releases.put(ended(number))
+    server.away = False
     await releases.stop()
-    assert server.told == []
+    assert server.heard == [0, 1]
+    assert "its lease ends it" in caplog.text

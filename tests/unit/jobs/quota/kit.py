@@ -12,7 +12,7 @@ import redis
 
 from inference.transport.connection import connect
 from jobs.ledger import AccountState
-from jobs.quota.claims import Claim, Settled, Spend
+from jobs.quota.claims import Claim, Ended, Settled, Spend
 from jobs.quota.client import Quota, Settler
 
 TEAM = 7
@@ -61,6 +61,19 @@ def make_state(now_ms: int = NOON, **changes: Any) -> AccountState:
     return msgspec.structs.replace(state, **changes)
 
 
+class OneByOne(Quota):
+    """A quota that is told of one end at a time."""
+
+    async def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> bool:
+        """End a request; say whether it was known."""
+        ended = Ended(claim=claim, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+        return (await self.end([ended]))[0]
+
+    async def withdraw(self, claim: Claim) -> None:
+        """End a request that never began."""
+        await self.end([Ended(claim=claim, began=False)])
+
+
 class QuotaKit:
     """A quota of its own on the tests' Redis, whose clock stands still until it is moved."""
 
@@ -69,7 +82,7 @@ class QuotaKit:
         self.sync = redis.Redis.from_url(redis_url)
         self.client = connect(redis_url)
         clock = f"{{0, redis.call('GET', '{self.prefix}:now') * 1000}}"
-        self.quota = Quota(self.client, self.prefix, clock=clock)
+        self.quota = OneByOne(self.client, self.prefix, clock=clock)
         self.settler = Settler(self.sync, self.prefix, clock=clock)
         self.set_time(NOON)
 
