@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from gateway.errors import Header
 from jobs.quota.claims import Bucket, Granted, Limit, Refusal
@@ -29,10 +30,10 @@ def limit_headers(decision: Granted | Refusal) -> list[Header]:
     for name, kinds in _ANTHROPIC.items():
         bucket = _tightest(decision.buckets, kinds)
         if bucket:
-            full = datetime.fromtimestamp(-(-(decision.now_ms + bucket.full_in_ms) // 1000), UTC)
+            full_s = -(-(decision.now_ms + bucket.full_in_ms) // 1000)
             found[f"anthropic-ratelimit-{name}-limit"] = str(bucket.limit)
             found[f"anthropic-ratelimit-{name}-remaining"] = str(bucket.remaining)
-            found[f"anthropic-ratelimit-{name}-reset"] = f"{full:%Y-%m-%dT%H:%M:%SZ}"
+            found[f"anthropic-ratelimit-{name}-reset"] = _rfc3339(full_s)
     for name, kinds in _OPENAI.items():
         bucket = _tightest(decision.buckets, kinds)
         if bucket:
@@ -40,6 +41,12 @@ def limit_headers(decision: Granted | Refusal) -> list[Header]:
             found[f"x-ratelimit-remaining-{name}"] = str(bucket.remaining)
             found[f"x-ratelimit-reset-{name}"] = duration(bucket.full_in_ms)
     return [(name.encode(), value.encode()) for name, value in found.items()]
+
+
+# Many requests are told of the same second.
+@lru_cache(maxsize=256)
+def _rfc3339(unix_s: int) -> str:
+    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def duration(milliseconds: int) -> str:

@@ -96,3 +96,14 @@ async def test_what_is_told_for_too_long_is_left_to_its_lease(
     await releases.stop()
     assert server.heard == [0, 1]
     assert "its lease ends it" in caplog.text
+
+
+async def test_it_stops_although_the_server_is_away(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases_module, "_STOP_S", 0.01)
+    server.away = True
+    releases = Releases(server.tell)
+    releases.put(ended(1))
+    await releases.stop()
+    assert server.heard == []
