@@ -15,7 +15,7 @@ from gateway.config import Config
 from gateway.directory import Directory
 from gateway.images.loader import ImageLoader
 from inference.collector import tune_collector
-from inference.transport.connection import Unreachable, connect
+from inference.transport.connection import Unreachable
 from inference.transport.dispatcher import Dispatcher
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
@@ -33,12 +33,11 @@ class Services:
         self.config = config
         self.directory = Directory(transport.redis_url, transport.prefix)
         self.dispatcher = Dispatcher(transport)
-        self._client = connect(transport.redis_url)
         self._keys = Keys(transport.prefix)
-        self._writer = RecordWriter(self._client, self._keys)
+        self._writer = RecordWriter(self.dispatcher.courier, self._keys)
         self._writing: asyncio.Task[None] | None = None
         self._limiter = Limiter(
-            self._client,
+            self.dispatcher.courier,
             transport.prefix,
             fail_open=config.LIMITS_FAIL_OPEN,
             read_state=read_state,
@@ -60,10 +59,9 @@ class Services:
     async def record_backlog(self) -> tuple[int | None, int | None]:
         """How many records wait for the recorder, and how many it put aside; None: unknown."""
         try:
-            pipeline = self._client.pipeline(transaction=False)
-            pipeline.xlen(self._keys.records)
-            pipeline.xlen(self._keys.dead_records)
-            waiting, dead = await pipeline.execute()
+            streams = (self._keys.records, self._keys.dead_records)
+            send = self.dispatcher.courier.send
+            waiting, dead = await asyncio.gather(*(send("XLEN", stream) for stream in streams))
         except (*Unreachable, ResponseError):
             return None, None
         return waiting, dead
@@ -91,6 +89,7 @@ class Services:
             await self.images.close()
             await self._limiter.stop()
             await self._stop_writing()
+            await self.dispatcher.close()
 
     async def _stop_writing(self) -> None:
         with suppress(TimeoutError):
@@ -99,4 +98,3 @@ class Services:
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])
-        await self._client.aclose()

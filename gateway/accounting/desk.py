@@ -32,6 +32,8 @@ _LEASE_GRACE_S = 5.0
 # Hashing this much takes about as long as a thread costs.
 _LARGE_BYTES = 1024 * 1024
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+# Callers choose the names of fields that nobody knows, and could fill the trail with them.
+_IGNORED_NAMES = 20
 _ENDINGS = {ErrorCode.TIMEOUT: Ending.TIMEOUT, ErrorCode.ENGINE_LOST: Ending.ENGINE_LOST}
 
 
@@ -218,7 +220,7 @@ def _admitted(visit: Visit, body: bytes | None, digest: bytes) -> Admitted:
         address=str(client[0])[:64],
         trace_id=trace[1] if trace else "",
         session_id=_text(asked, b"x-claude-code-session-id")[:100],
-        ignored=visit.ignored,
+        ignored=visit.ignored[:_IGNORED_NAMES],
         body=body,
         body_digest=digest,
         body_bytes=len(asked.body),

@@ -9,7 +9,6 @@ from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
-import redis.asyncio
 from redis.exceptions import ResponseError
 
 from gateway.accounting.accounts import Accounts, ReadState
@@ -17,6 +16,7 @@ from gateway.accounting.refusals import refused
 from gateway.accounting.releases import Releases
 from inference.errors import ErrorCode, TandemError
 from inference.transport.connection import RETRY_AFTER_S, Unreachable
+from inference.transport.courier import Courier
 from jobs.quota.claims import Capped, Claim, Decision, Ended, Exhausted, Granted, Unknown
 from jobs.quota.client import Quota
 
@@ -36,14 +36,14 @@ class Limiter:
 
     def __init__(
         self,
-        client: redis.asyncio.Redis,
+        courier: Courier,
         prefix: str,
         *,
         fail_open: bool,
         read_state: ReadState,
         wait_s: float,
     ) -> None:
-        self._quota = Quota(client, prefix)
+        self._quota = Quota(courier, prefix)
         self._accounts = Accounts(self._quota, read_state)
         self._fail_open = fail_open
         self._wait_s = wait_s

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import IO, Any, TypeVar
 
 import uuid_utils
 from django.db import InterfaceError, OperationalError
@@ -42,12 +42,28 @@ class JsonAlways(DefaultContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
+class BoundedJson(JSONParser):
+    """JSON; what is nested too deep to be read is the caller's fault like all other bad JSON."""
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,
+        parser_context: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return the body. Raises DRF's `ParseError`."""
+        try:
+            return super().parse(stream, media_type, parser_context)
+        except RecursionError:
+            raise exceptions.ParseError("JSON parse error - it is nested too deep") from None
+
+
 class ControlView(APIView):
     """Answers a team's own key, in JSON, and errors in the envelope of the whole API."""
 
     authentication_classes = [KeyAuthentication]
     permission_classes = [HasScope]
-    parser_classes = [JSONParser]
+    parser_classes = [BoundedJson]
     renderer_classes = [JSONRenderer]
     content_negotiation_class = JsonAlways
     http_method_names = ["get", "head", "post", "patch", "delete"]

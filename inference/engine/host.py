@@ -23,6 +23,7 @@ from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, Finished, FinishReason, Usage
 from inference.request import Lane
 from inference.transport.connection import Unreachable, connect
+from inference.transport.courier import Courier
 from inference.transport.frames import CancelReason, EngineReport, EngineState, Frame, QueueEntry
 from inference.transport.intake import Intake
 from inference.transport.keys import Keys
@@ -72,8 +73,9 @@ class EngineHost:
         self._counts = Intake(
             self._reader, self._client, self._keys, self.engine_id, self._keys.counts(entry.id)
         )
-        self._records = RecordWriter(self._client, self._keys)
-        self._outbox = Outbox(self._client, self._keys, self._gateway_gone)
+        courier = Courier(self._client)
+        self._records = RecordWriter(courier, self._keys)
+        self._outbox = Outbox(courier, self._keys, self._gateway_gone)
         # By request and attempt: an attempt may come while the one before it still ends here.
         self._running: dict[tuple[str, int], Attempt] = {}
         self._gateway_misses: dict[str, int] = {}

@@ -17,6 +17,7 @@ from inference.errors import ErrorCode, TandemError
 from inference.fold import fold
 from inference.request import GenerationRequest
 from inference.transport.connection import RETRY_AFTER_S, Unreachable, connect
+from inference.transport.courier import Courier
 from inference.transport.engines import EngineView
 from inference.transport.frames import (
     Accepted,
@@ -62,7 +63,8 @@ class Dispatcher:
         self._keys = Keys(options.prefix)
         self._client = connect(options.redis_url)
         self._reader = connect(options.redis_url)
-        self._enqueue = self._client.register_script(_ENQUEUE)
+        self.courier = Courier(self._client)
+        self._enqueue = self.courier.script(_ENQUEUE)
         self._reply_key = self._keys.reply(self.gateway_id)
         self._last_id: bytes | str = "0"
         self._runs: dict[str, Run] = {}
@@ -97,6 +99,9 @@ class Dispatcher:
             await self._client.delete(self._reply_key, self._keys.gateway(self.gateway_id))
         except Unreachable:
             logger.info("Redis is gone; the reply stream expires by itself")
+
+    async def close(self) -> None:
+        """Close the connections, which others may have used through the courier until now."""
         await self._client.aclose()
         await self._reader.aclose()
 
@@ -177,7 +182,7 @@ class Dispatcher:
         give_up_s = time.monotonic() + self._options.enqueue_wait_s
         while True:
             try:
-                result: bytes | int = await self._enqueue(keys=keys, args=arguments)
+                result: bytes | int = await self.courier.run(self._enqueue, keys, arguments)
                 break
             except (*Unreachable, ResponseError) as error:
                 # A server that answers, but refuses, is out of memory or may only be read.

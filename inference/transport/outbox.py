@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-import redis.asyncio
 from redis.exceptions import ResponseError
 
 from inference.transport.connection import RETRY_AFTER_S, Unreachable
+from inference.transport.courier import Courier
 from inference.transport.frames import Frame, encode
 from inference.transport.keys import Keys
 
@@ -27,10 +27,8 @@ class Outbox:
     reply stream no longer exists.
     """
 
-    def __init__(
-        self, client: redis.asyncio.Redis, keys: Keys, on_gone: Callable[[str], None]
-    ) -> None:
-        self._client = client
+    def __init__(self, courier: Courier, keys: Keys, on_gone: Callable[[str], None]) -> None:
+        self._courier = courier
         self._keys = keys
         self._on_gone = on_gone
         self._waiting: defaultdict[str, list[Frame]] = defaultdict(list)
@@ -65,17 +63,10 @@ class Outbox:
     async def _write(self, batch: dict[str, list[Frame]]) -> None:
         entries = {gateway_id: encode(frames) for gateway_id, frames in batch.items()}
         while True:
-            pipeline = self._client.pipeline(transaction=False)
-            for gateway_id, data in entries.items():
-                pipeline.xadd(
-                    self._keys.reply(gateway_id),
-                    {"f": data},
-                    maxlen=_MAX_ENTRIES,
-                    approximate=True,
-                    nomkstream=True,
-                )
             try:
-                written = await pipeline.execute()
+                written = await asyncio.gather(
+                    *(self._add(gateway_id, data) for gateway_id, data in entries.items())
+                )
             except (*Unreachable, ResponseError):
                 # Written twice is harmless: frames are numbered.
                 await asyncio.sleep(RETRY_AFTER_S)
@@ -84,3 +75,9 @@ class Outbox:
                 if entry_id is None:
                     self._on_gone(gateway_id)
             return
+
+    def _add(self, gateway_id: str, data: bytes) -> Awaitable[bytes | None]:
+        """Add an entry, unless the gateway's stream is gone: then the answer is None."""
+        trim = ("MAXLEN", "~", _MAX_ENTRIES)
+        reply = self._keys.reply(gateway_id)
+        return self._courier.send("XADD", reply, "NOMKSTREAM", *trim, "*", "f", data)

@@ -13,10 +13,10 @@ import time
 from collections import deque
 from contextlib import suppress
 
-import redis.asyncio
 from redis.exceptions import ResponseError
 
 from inference.transport.connection import RETRY_AFTER_S, Unreachable
+from inference.transport.courier import Courier
 from inference.transport.keys import Keys
 from inference.transport.records import Record, encode_record
 
@@ -36,8 +36,8 @@ class RecordWriter:
     `waiting_bytes` are not yet written; `server` is the run of Redis that was seen last.
     """
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys) -> None:
-        self._client = client
+    def __init__(self, courier: Courier, keys: Keys) -> None:
+        self._courier = courier
         self._stream = keys.records
         self._waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
@@ -87,10 +87,9 @@ class RecordWriter:
     async def _write(self) -> None:
         batch = [self._waiting[index] for index in range(min(_BATCH, len(self._waiting)))]
         try:
-            pipeline = self._client.pipeline(transaction=False)
-            for data in batch:
-                pipeline.xadd(self._stream, {"r": data})
-            await pipeline.execute()
+            await asyncio.gather(
+                *(self._courier.send("XADD", self._stream, "*", "r", data) for data in batch)
+            )
         except (*Unreachable, ResponseError):
             # Written twice is harmless.
             await asyncio.sleep(RETRY_AFTER_S)
@@ -110,7 +109,7 @@ class RecordWriter:
     async def _look(self) -> None:
         """Write again what a server may have lost that was started since the last look."""
         asked_s = time.monotonic()
-        server = str((await self._client.info("server"))["run_id"])
+        server = str((await self._courier.send("INFO", "server"))["run_id"])
         if self.server and server != self.server:
             logger.warning("Redis was started anew: its last records are written again")
             for _, data in self._written:

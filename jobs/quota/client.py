@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
 import redis
-import redis.asyncio
-from redis.exceptions import NoScriptError
 
+from inference.transport.courier import Courier
 from jobs.ledger import AccountState
 from jobs.quota.claims import Claim, Decision, Ended, Settled
 from jobs.quota.keys import QuotaKeys
@@ -24,19 +24,17 @@ from jobs.quota.scripts import (
 class Quota:
     """A gateway's end. Every method is one round trip, and raises what the Redis client raises."""
 
-    def __init__(
-        self, client: redis.asyncio.Redis, prefix: str, *, clock: str = REDIS_CLOCK
-    ) -> None:
-        self._client = client
+    def __init__(self, courier: Courier, prefix: str, *, clock: str = REDIS_CLOCK) -> None:
+        self._courier = courier
         self._prefix = prefix
-        self._admit = client.register_script(read_script("admit", clock))
-        self._release = client.register_script(read_script("release", clock))
-        self._settle = client.register_script(read_script("settle", clock))
+        self._admit = courier.script(read_script("admit", clock))
+        self._release = courier.script(read_script("release", clock))
+        self._settle = courier.script(read_script("settle", clock))
 
     async def admit(self, claim: Claim) -> Decision:
         """Let a request in, or say what refuses it. Asked again, a request is not counted again."""
-        answer: bytes = await self._admit(
-            keys=self._keys(claim), args=[msgspec.msgpack.encode(claim)]
+        answer: bytes = await self._courier.run(
+            self._admit, self._keys(claim), [msgspec.msgpack.encode(claim)]
         )
         return decode_decision(answer)
 
@@ -44,30 +42,22 @@ class Quota:
         """End requests: give back concurrency, put estimates right, take what was put out.
 
         Returns for each whether it was still known; of one that was ended before, only what the
-        figures differ by counts. They are told in one pipeline: the script only if it is missing.
+        figures differ by counts.
         """
-        try:
-            return await self._end(ended)
-        except NoScriptError:
-            await self._client.script_load(self._release.script)
-            return await self._end(ended)
+        answers = await asyncio.gather(*(self._end(each) for each in ended))
+        return [answer == 1 for answer in answers]
 
-    async def _end(self, ended: Sequence[Ended]) -> list[bool]:
-        pipeline = self._client.pipeline(transaction=False)
-        for each in ended:
-            keys = self._keys(each.claim)
-            arguments = [each.prompt_tokens, each.output_tokens, 0 if each.began else 1]
-            pipeline.evalsha(
-                self._release.sha, len(keys), *keys, each.claim.request_id, *arguments
-            )
-        return [answer == 1 for answer in await pipeline.execute()]
+    async def _end(self, ended: Ended) -> int:
+        figures = [ended.prompt_tokens, ended.output_tokens, 0 if ended.began else 1]
+        answer: int = await self._courier.run(
+            self._release, self._keys(ended.claim), [ended.claim.request_id, *figures]
+        )
+        return answer
 
     async def load(self, team_id: int, state: AccountState) -> None:
         """Tell of a team's account, unless a newer state of it is known."""
-        await self._settle(
-            keys=QuotaKeys(self._prefix, team_id).team,
-            args=[encode_state(state), encode_settled(())],
-        )
+        keys = QuotaKeys(self._prefix, team_id).team
+        await self._courier.run(self._settle, keys, [encode_state(state), encode_settled(())])
 
     def _keys(self, claim: Claim) -> list[str]:
         keys = QuotaKeys(self._prefix, claim.team_id)

@@ -20,7 +20,7 @@ from jobs.recorder import sweep
 from jobs.recorder.batch import write
 from jobs.recorder.leader import Leadership
 from jobs.recorder.settling import Settlement
-from jobs.recorder.stream import BATCH, Dead, Entry, RecordStream
+from jobs.recorder.stream import Dead, Entry, RecordStream
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +59,10 @@ class Recorder:
         self._sweep_at_s = time.monotonic() + self._settle_after_s
         logger.info("Recording")
         while not stop.is_set():
-            entries = self._stream.read()
-            if entries:
-                self._take(entries)
-            if len(entries) < BATCH:
+            batch = self._stream.read()
+            if batch.entries:
+                self._take(batch.entries)
+            if not batch.more:
                 # Only now nothing is left that could still tell of a request.
                 self._sweep()
                 stop.wait(GATHER_S)

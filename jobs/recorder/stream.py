@@ -12,6 +12,10 @@ from inference.transport.connection import is_missing_group
 from inference.transport.keys import RECORDERS, Keys
 
 BATCH = 500
+# Bodies come with their records. What a batch weighs, recorder and database need many times over,
+# and PostgreSQL takes no parameter of a gigabyte; so it is read a few entries at a time.
+BATCH_BYTES = 32 * 1024 * 1024
+_AT_ONCE = 10
 # There is one reader, whichever process it is in: what one has read is the next one's to finish.
 _READER = "recorder"
 
@@ -21,6 +25,13 @@ class Entry(NamedTuple):
 
     id: bytes
     data: bytes | None
+
+
+class Batch(NamedTuple):
+    """Entries to be recorded together; `more`: others may be waiting."""
+
+    entries: list[Entry]
+    more: bool
 
 
 class Dead(NamedTuple):
@@ -46,18 +57,32 @@ class RecordStream:
             if not str(error).startswith("BUSYGROUP"):
                 raise
 
-    def read(self) -> list[Entry]:
-        """Return at most `BATCH` entries, those that are there by now. Acknowledge them all.
+    def read(self) -> Batch:
+        """Return entries that are there by now, up to the bounds of a batch. Acknowledge them all.
 
         What was read before and not acknowledged comes first: by this process or by another one,
         which may have read it at any time until it noticed that it was not the leader any more.
         """
-        return self._read("0") or self._read(">")
+        pending = self._read("0")
+        return Batch(pending.entries, more=True) if pending.entries else self._read(">")
 
-    def _read(self, after: str) -> list[Entry]:
+    def _read(self, after: bytes | str) -> Batch:
+        entries: list[Entry] = []
+        size = 0
+        while len(entries) < BATCH and size < BATCH_BYTES:
+            found = self._read_some(after)
+            entries += found
+            size += sum(len(entry.data or b"") for entry in found)
+            if len(found) < _AT_ONCE:
+                return Batch(entries, more=False)
+            if after != ">":
+                after = found[-1].id
+        return Batch(entries, more=True)
+
+    def _read_some(self, after: bytes | str) -> list[Entry]:
         try:
             replies = self._client.xreadgroup(
-                RECORDERS, _READER, {self._stream: after}, count=BATCH
+                RECORDERS, _READER, {self._stream: after}, count=_AT_ONCE
             )
         except ResponseError as error:
             if not is_missing_group(error):

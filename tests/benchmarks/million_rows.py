@@ -43,10 +43,10 @@ _PASSWORD = "benchmark"
 _METHOD = f"""\
 {{rows:,}} requests in the audit trail, their ledger entries and their usage by day, of a year and
 {TEAMS} teams; half of all are the team's that asks, a tenth a team's that left half a year ago.
-The embedded PostgreSQL runs as `serve` starts it. Each page is fetched {_TIMES} times over HTTP from one
-gateway, one at a time, on a kept connection. *Rows read* are those that the longest of its queries
-looked at, those that a filter threw away included, by `EXPLAIN (ANALYZE)`; a sequential scan of a
-table that grows is reported as wrong. Maintenance is timed in one process, on its own."""
+The embedded PostgreSQL runs as `serve` starts it. Each page is fetched {_TIMES} times over HTTP
+from one gateway, one at a time, on a kept connection. *Rows read* are those that the longest of its
+queries looked at, those that a filter threw away included, by `EXPLAIN (ANALYZE)`; a sequential
+scan of a table that grows is reported as wrong. Maintenance is timed in one process, on its own."""
 
 
 def measure(stack: Stack, *, quick: bool) -> Section:

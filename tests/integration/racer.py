@@ -20,6 +20,7 @@ async def race(redis_url: str, prefix: str, *numbers: str) -> int:
     from gateway.accounting.refusals import LimitError
     from inference.errors import ErrorCode
     from inference.transport.connection import connect
+    from inference.transport.courier import Courier
     from jobs.ledger import AccountState
     from jobs.quota.claims import Claim, Spend
 
@@ -55,7 +56,9 @@ async def race(redis_url: str, prefix: str, *numbers: str) -> int:
         return let_in
 
     async with connect(redis_url) as client:
-        limiter = Limiter(client, prefix, fail_open=False, read_state=lambda _: state, wait_s=20.0)
+        limiter = Limiter(
+            Courier(client), prefix, fail_open=False, read_state=lambda _: state, wait_s=20.0
+        )
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.readline)

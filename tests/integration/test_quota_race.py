@@ -19,6 +19,7 @@ from gateway.accounting.limiter import Limiter
 from gateway.accounting.refusals import LimitError
 from inference.errors import ErrorCode
 from inference.transport.connection import connect
+from inference.transport.courier import Courier
 from jobs.ledger import AccountState
 from jobs.quota.claims import Claim
 from jobs.quota.client import Settler
@@ -104,7 +105,9 @@ async def test_a_balance_that_is_billed_meanwhile_never_falls_below_zero(prefix:
     books = Books(prefix)
     async with connect(settings.REDIS_URL) as client:
         gateways = [
-            Limiter(client, prefix, fail_open=False, read_state=books.read_state, wait_s=20.0)
+            Limiter(
+                Courier(client), prefix, fail_open=False, read_state=books.read_state, wait_s=20.0
+            )
             for _ in range(2)
         ]
         await asyncio.gather(

@@ -20,7 +20,7 @@ from inference.transport.records import Ending, Record, encode_record
 from jobs.models import LedgerEntry, RequestRecord
 from jobs.quota.client import Settler
 from jobs.quota.keys import QuotaKeys
-from jobs.recorder import drain, stream
+from jobs.recorder import stream
 from jobs.recorder.drain import Recorder
 from jobs.recorder.leader import Leadership
 from jobs.recorder.stream import Dead, Entry, RecordStream
@@ -261,16 +261,32 @@ def test_a_redis_that_forgets_everything_is_no_obstacle(bench: Bench) -> None:
         bench.wait_until_settled(2)
 
 
+@pytest.mark.parametrize("bound", ["BATCH", "BATCH_BYTES"])
 def test_nothing_is_given_up_while_there_is_more_to_read(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    for module in (stream, drain):
-        monkeypatch.setattr(module, "BATCH", 1)
+    for name in (bound, "_AT_ONCE"):
+        monkeypatch.setattr(stream, name, 1)
     request_id = new_id()
     bench.put(admitted(request_id, 0.0), completed(request_id, 0.0), closed(request_id, 0.0))
     with bench.recording(settle_after_s=0.0):
         bench.wait_until_settled(1)
     assert RequestRecord.objects.get().ending == "finished"
+
+
+def test_large_bodies_come_a_few_at_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "BATCH_BYTES", 100_000)
+    ids = [new_id() for _ in range(50)]
+    bench.put(*(admitted(request_id, body=b"x" * 10_000) for request_id in ids))
+    reader = RecordStream(bench.client, bench.keys)
+    seen = []
+    for _ in range(5):
+        batch = reader.read()
+        assert (len(batch.entries), batch.more) == (10, True)
+        seen += [entry.id for entry in batch.entries]
+        reader.acknowledge(batch.entries, [])
+    assert len(set(seen)) == 50
+    assert reader.read() == ([], False)
 
 
 def test_what_nobody_ends_is_settled_after_a_while(bench: Bench) -> None:

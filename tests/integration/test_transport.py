@@ -52,6 +52,7 @@ async def dispatcher(options: TransportOptions) -> AsyncIterator[Dispatcher]:
     await made.start()
     yield made
     await made.stop()
+    await made.close()
 
 
 @asynccontextmanager

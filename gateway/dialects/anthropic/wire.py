@@ -6,7 +6,7 @@ nothing of that kind is dropped in silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -209,11 +209,11 @@ def _is_marked(body: MessagesBody) -> bool:
     return any(getattr(place, "cache_control", None) for place in places)
 
 
-def ignored_header(ignored: Iterable[str]) -> bytes:
+def ignored_header(ignored: Sequence[str]) -> bytes:
     """Return the names as a header's value: percent-encoded and cut, since callers choose them."""
-    names = [quote(name[:_SHOWN_CHARS], safe="") for name in ignored]
-    more = [f"+{len(names) - _SHOWN_NAMES}"] if len(names) > _SHOWN_NAMES else []
-    return ", ".join([*names[:_SHOWN_NAMES], *more]).encode("ascii")
+    names = [quote(name[:_SHOWN_CHARS], safe="") for name in ignored[:_SHOWN_NAMES]]
+    more = [f"+{len(ignored) - _SHOWN_NAMES}"] if len(ignored) > _SHOWN_NAMES else []
+    return ", ".join([*names, *more]).encode("ascii")
 
 
 def _unhonoured(obj: dict[str, Any]) -> Iterator[str]:

@@ -62,6 +62,7 @@ class Rig:
         prompt: GenerationRequest | None = None,
         headers: list[tuple[bytes, bytes]] | None = None,
         body: bytes = BODY,
+        ignored: tuple[str, ...] = ("speed",),
     ) -> Ticket:
         asked = ApiRequest({"headers": headers or [], "client": ("10.0.0.9", 1)}, body)
         visit = Visit(
@@ -71,7 +72,7 @@ class Rig:
             prompt=prompt or make_request("hi"),
             dialect="anthropic",
             stream=True,
-            ignored=("speed",),
+            ignored=ignored,
         )
         return await self.desk.admit(visit, PriceList([make_price()]))
 
@@ -126,6 +127,11 @@ async def test_a_header_that_is_no_trace_is_no_trace(rig: Rig) -> None:
     await rig.admit(headers=[(b"traceparent", b"00-junk"), (b"user-agent", b"a\0b")])
     assert rig.admitted.trace_id == ""
     assert rig.admitted.client == "ab"
+
+
+async def test_a_body_of_fields_that_nobody_knows_does_not_fill_the_trail(rig: Rig) -> None:
+    await rig.admit(ignored=tuple(f"field{number}" for number in range(100_000)))
+    assert len(rig.admitted.ignored) == 20
 
 
 async def test_a_team_with_zero_retention_keeps_nothing_but_digests(rig: Rig) -> None:

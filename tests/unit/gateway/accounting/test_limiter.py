@@ -17,6 +17,7 @@ from gateway.accounting.limiter import Limiter, estimate_tokens
 from gateway.accounting.refusals import LimitError
 from inference.errors import ErrorCode, TandemError
 from inference.transport.connection import connect
+from inference.transport.courier import Courier
 from jobs.ledger import AccountState
 from jobs.quota.claims import Claim, Granted, Limits
 from jobs.quota.client import Quota
@@ -65,7 +66,7 @@ async def make(client: redis.asyncio.Redis, database: Database) -> AsyncIterator
 
     def make(**changes: Any) -> Limiter:
         options: dict[str, Any] = {
-            "client": client,
+            "courier": Courier(client),
             "prefix": prefix,
             "fail_open": False,
             "read_state": database.read_state,
@@ -95,7 +96,7 @@ async def code_of(limiter: Limiter, claim: Claim) -> ErrorCode:
 
 
 async def test_without_limits_nobody_is_asked(make: Make, nowhere: redis.asyncio.Redis) -> None:
-    limiter = make(client=nowhere)
+    limiter = make(courier=Courier(nowhere))
     claim = make_claim(spend=prepaid(0))
     assert await limiter.admit(claim) == Granted()
     limiter.release(claim, 1, 1)
@@ -182,13 +183,13 @@ async def test_an_unknown_balance_lets_in_if_so_decided_but_limits_hold(
 
 async def test_without_redis_it_refuses(make: Make, nowhere: redis.asyncio.Redis) -> None:
     claim = make_claim(key=Limits(requests_per_minute=1))
-    assert await code_of(make(client=nowhere), claim) is ErrorCode.UNAVAILABLE
+    assert await code_of(make(courier=Courier(nowhere)), claim) is ErrorCode.UNAVAILABLE
 
 
 async def test_without_redis_it_lets_in_if_so_decided(
     make: Make, nowhere: redis.asyncio.Redis
 ) -> None:
-    limiter = make(client=nowhere, fail_open=True, wait_s=60.0)
+    limiter = make(courier=Courier(nowhere), fail_open=True, wait_s=60.0)
     claim = make_claim(key=Limits(requests_per_minute=1))
     for _ in range(2):
         assert await limiter.admit(claim) == Granted()

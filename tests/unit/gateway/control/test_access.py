@@ -125,7 +125,9 @@ def test_a_wrong_method_is_told_the_right_ones(caller: Caller) -> None:
 
 def test_a_body_that_is_not_json_is_refused(caller: Caller) -> None:
     client = Client(headers={"x-api-key": mint("admin", "blue", scopes=Scope.values)})
-    for body, content_type in (("{", "application/json"), ("a=1", "text/plain")):
+    deep = "[" * 100_000
+    json = "application/json"
+    for body, content_type in (("{", json), (deep, json), ("a=1", "text/plain")):
         response = client.patch("/control/v1/teams/me", body, content_type=content_type)
         assert_error(response, 400, "invalid_request_error", "")
 

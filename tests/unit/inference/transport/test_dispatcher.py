@@ -118,6 +118,7 @@ async def dispatcher(options: TransportOptions, engine: Engine) -> AsyncIterator
     await made.start()
     yield made
     await made.stop()
+    await made.close()
 
 
 async def rest_of(run: Run) -> list[Event]:
@@ -312,6 +313,7 @@ async def test_stopping_ends_every_run_and_leaves_nothing(
     await dispatcher.start()
     run = await dispatcher.submit(make_request(), max_waiting=1)
     await dispatcher.stop()
+    await dispatcher.close()
     (event,) = await rest_of(run)
     assert isinstance(event, Failed)
     assert event.code is ErrorCode.UNAVAILABLE
@@ -322,10 +324,10 @@ async def test_stopping_ends_every_run_and_leaves_nothing(
 async def test_a_redis_that_cannot_be_reached_is_waited_for_and_then_reported(
     options: TransportOptions, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(**_: object) -> None:
+    async def fail(*_: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(dispatcher, "_enqueue", fail)
+    monkeypatch.setattr(dispatcher.courier, "run", fail)
     with pytest.raises(TandemError) as caught:
         await dispatcher.submit(make_request(), max_waiting=1)
     assert caught.value.code is ErrorCode.UNAVAILABLE

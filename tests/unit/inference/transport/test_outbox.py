@@ -10,6 +10,7 @@ import redis.asyncio
 
 from inference.events import TextDelta
 from inference.transport.connection import connect
+from inference.transport.courier import Courier
 from inference.transport.frames import Frame, decode_frames
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
@@ -24,7 +25,7 @@ def gone() -> list[str]:
 
 @pytest.fixture
 async def outbox(client: redis.asyncio.Redis, keys: Keys, gone: list[str]) -> AsyncIterator[Outbox]:
-    made = Outbox(client, keys, gone.append)
+    made = Outbox(Courier(client), keys, gone.append)
     task = asyncio.create_task(made.run())
     yield made
     task.cancel()

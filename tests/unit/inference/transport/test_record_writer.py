@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from inference.events import Usage
 from inference.transport import record_writer
+from inference.transport.courier import Courier
 from inference.transport.keys import Keys
 from inference.transport.record_writer import RecordWriter
 from inference.transport.records import Closed, Ending, decode_record
@@ -19,20 +20,19 @@ from tests.streams import entries_of, until
 
 
 class Server:
-    """A client whose server can be exchanged under it, and refuse."""
+    """A courier whose server can be exchanged under it, and refuse."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
-        self._client = client
+        self._courier = Courier(client)
         self.run_id = "first"
         self.away = False
 
-    async def info(self, section: str) -> dict[str, Any]:
-        return {"run_id": self.run_id}
-
-    def pipeline(self, transaction: bool) -> Any:
+    async def send(self, *command: Any) -> Any:
+        if command[0] == "INFO":
+            return {"run_id": self.run_id}
         if self.away:
             raise RedisConnectionError
-        return self._client.pipeline(transaction=transaction)
+        return await self._courier.send(*command)
 
 
 @pytest.fixture(autouse=True)

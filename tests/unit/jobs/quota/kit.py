@@ -11,6 +11,7 @@ import msgspec
 import redis
 
 from inference.transport.connection import connect
+from inference.transport.courier import Courier
 from jobs.ledger import AccountState
 from jobs.quota.claims import Claim, Ended, Settled, Spend
 from jobs.quota.client import Quota, Settler
@@ -82,7 +83,7 @@ class QuotaKit:
         self.sync = redis.Redis.from_url(redis_url)
         self.client = connect(redis_url)
         clock = f"{{0, redis.call('GET', '{self.prefix}:now') * 1000}}"
-        self.quota = OneByOne(self.client, self.prefix, clock=clock)
+        self.quota = OneByOne(Courier(self.client), self.prefix, clock=clock)
         self.settler = Settler(self.sync, self.prefix, clock=clock)
         self.set_time(NOON)
 
