@@ -12,6 +12,8 @@ import logging
 import time
 from collections import deque
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -25,7 +27,8 @@ logger = logging.getLogger(__name__)
 # Redis writes its append-only file at least every two seconds, or says that it cannot.
 _KEEP_S = 5.0
 _LOOK_EVERY_S = 1.0
-_BATCH = 256
+# While Redis is away, so many try again at a time.
+_AGAIN = 512
 # With Redis away for hours the newest records are dropped, loudly, rather than the process.
 _MAX_WAITING_BYTES = 256 * 1024 * 1024
 
@@ -39,13 +42,13 @@ class RecordWriter:
     def __init__(self, courier: Courier, keys: Keys) -> None:
         self._courier = courier
         self._stream = keys.records
-        self._waiting: deque[bytes] = deque()
-        self.waiting_bytes = 0
+        self._refused: deque[bytes] = deque()
         self._written: deque[tuple[float, bytes]] = deque()
-        self.server = ""
-        self._wake = asyncio.Event()
+        self._on_their_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self.waiting_bytes = 0
+        self.server = ""
 
     @property
     def kept(self) -> int:
@@ -53,58 +56,46 @@ class RecordWriter:
         return len(self._written)
 
     def put(self, record: Record) -> None:
-        """Queue a record; it is written within this turn of the event loop or the next."""
+        """Write a record, within this turn of the event loop or as soon as Redis is there."""
         data = encode_record(record)
         if self.waiting_bytes + len(data) > _MAX_WAITING_BYTES:
             logger.error("Redis has been away for too long: the record of a request is lost")
             return
-        self._waiting.append(data)
         self.waiting_bytes += len(data)
-        self._idle.clear()
-        self._wake.set()
+        self._send(data)
 
     async def flushed(self) -> None:
         """Wait until everything that was put has been written."""
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Write for ever, and look for a server that has forgotten."""
-        looking = asyncio.create_task(self._look_for_ever())
-        try:
-            while True:
-                await self._wake.wait()
-                # Let everybody who ends in the same turn of the loop put a record first.
-                await asyncio.sleep(0)
-                self._wake.clear()
-                while self._waiting:
-                    await self._write()
-                self._idle.set()
-        finally:
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
-
-    async def _write(self) -> None:
-        batch = [self._waiting[index] for index in range(min(_BATCH, len(self._waiting)))]
-        try:
-            await asyncio.gather(
-                *(self._courier.send("XADD", self._stream, "*", "r", data) for data in batch)
-            )
-        except (*Unreachable, ResponseError):
-            # Written twice is harmless.
-            await asyncio.sleep(RETRY_AFTER_S)
-            return
-        now_s = time.monotonic()
-        for data in batch:
-            self._waiting.popleft()
-            self.waiting_bytes -= len(data)
-            self._written.append((now_s, data))
-
-    async def _look_for_ever(self) -> None:
+        """For ever: write again what was refused, and what a server may have forgotten."""
+        looked_s = float("-inf")
         while True:
-            with suppress(*Unreachable, ResponseError):
-                await self._look()
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(RETRY_AFTER_S)
+            for _ in range(min(_AGAIN, len(self._refused))):
+                self._send(self._refused.popleft())
+            now_s = time.monotonic()
+            if now_s - looked_s >= _LOOK_EVERY_S:
+                looked_s = now_s
+                with suppress(*Unreachable, ResponseError):
+                    await self._look()
+
+    def _send(self, data: bytes) -> None:
+        self._on_their_way += 1
+        self._idle.clear()
+        answer = self._courier.send("XADD", self._stream, "*", "r", data)
+        answer.add_done_callback(partial(self._answered, data))
+
+    def _answered(self, data: bytes, answer: asyncio.Future[Any]) -> None:
+        self._on_their_way -= 1
+        if answer.cancelled() or answer.exception() is not None:
+            self._refused.append(data)
+            return
+        self.waiting_bytes -= len(data)
+        self._written.append((time.monotonic(), data))
+        if not self._on_their_way and not self._refused:
+            self._idle.set()
 
     async def _look(self) -> None:
         """Write again what a server may have lost that was started since the last look."""
@@ -112,12 +103,10 @@ class RecordWriter:
         server = str((await self._courier.send("INFO", "server"))["run_id"])
         if self.server and server != self.server:
             logger.warning("Redis was started anew: its last records are written again")
-            for _, data in self._written:
-                self._waiting.append(data)
+            again, self._written = self._written, deque()
+            for _, data in again:
                 self.waiting_bytes += len(data)
-            self._written.clear()
-            self._idle.clear()
-            self._wake.set()
+                self._send(data)
         self.server = server
         # Only a server that was seen alive after it was given a record has had time to save it.
         while self._written and self._written[0][0] < asked_s - _KEEP_S:

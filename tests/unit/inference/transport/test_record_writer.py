@@ -27,17 +27,21 @@ class Server:
         self.run_id = "first"
         self.away = False
 
-    async def send(self, *command: Any) -> Any:
+    def send(self, *command: Any) -> asyncio.Future[Any]:
+        answer = asyncio.get_running_loop().create_future()
         if command[0] == "INFO":
-            return {"run_id": self.run_id}
-        if self.away:
-            raise RedisConnectionError
-        return await self._courier.send(*command)
+            answer.set_result({"run_id": self.run_id})
+        elif self.away:
+            answer.set_exception(RedisConnectionError())
+        else:
+            return self._courier.send(*command)
+        return answer
 
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_writer, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(record_writer, "RETRY_AFTER_S", 0.01)
 
 
 @pytest.fixture
