@@ -24,7 +24,7 @@ from inference.request import GenerationRequest, ImagePart, Part, ToolResultPart
 from inference.transport.record_writer import RecordWriter
 from inference.transport.records import Admitted, Closed, Ending
 from inference.transport.run import Run
-from jobs.pricing import PriceList, reserve_micros
+from jobs.pricing import PriceList, PriceVersion, reserve_micros
 from jobs.quota.claims import Claim, Granted, Spend
 
 # A request ends at its deadline; only what belongs to a process that died is in flight for longer.
@@ -67,11 +67,13 @@ class Desk:
         """
         body = visit.asked.body
         digest = await _digest(body)
-        claim = _claim(visit, prices)
+        # One moment for both: a price that begins in between would cost more than is held.
+        now = datetime.now(UTC)
+        claim = _claim(visit, prices.at(visit.prompt.model, now))
         granted = await self._limiter.admit(claim)
         keeps = self._config.BODY_RETENTION_DAYS > 0 and not visit.principal.zero_data_retention
         limit = self._config.BODY_MAX_BYTES if keeps else -1
-        self._writer.put(_admitted(visit, body if len(body) <= limit else None, digest))
+        self._writer.put(_admitted(visit, now, body if len(body) <= limit else None, digest))
         return Ticket(self._limiter, self._writer, claim, granted, limit)
 
 
@@ -162,13 +164,13 @@ async def _digest(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def _claim(visit: Visit, prices: PriceList) -> Claim:
+def _claim(visit: Visit, price: PriceVersion | None) -> Claim:
     principal, prompt, context = visit.principal, visit.prompt, visit.entry.context_tokens
     size = len(visit.asked.body)
     # An image by its URL has as many tokens as it likes.
     bounded = not any(isinstance(part, ImagePart) for part in _parts(prompt))
     hold_micros = reserve_micros(
-        prices.at(prompt.model, datetime.now(UTC)),
+        price,
         size if bounded else None,
         prompt.sampling.max_tokens,
         context,
@@ -199,7 +201,7 @@ def _parts(prompt: GenerationRequest) -> Iterator[Part]:
                 yield from part.parts
 
 
-def _admitted(visit: Visit, body: bytes | None, digest: bytes) -> Admitted:
+def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> Admitted:
     asked, prompt, principal = visit.asked, visit.prompt, visit.principal
     client = asked.scope.get("client") or ("", 0)
     trace = _TRACEPARENT.match(_text(asked, b"traceparent"))
@@ -220,7 +222,7 @@ def _admitted(visit: Visit, body: bytes | None, digest: bytes) -> Admitted:
         address=str(client[0])[:64],
         trace_id=trace[1] if trace else "",
         session_id=_text(asked, b"x-claude-code-session-id")[:100],
-        ignored=visit.ignored[:_IGNORED_NAMES],
+        ignored=visit.ignored,
         body=body,
         body_digest=digest,
         body_bytes=len(asked.body),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from inference.request import GenerationRequest, ImagePart, Message, Role, TextP
 from inference.transport.frames import Frame
 from inference.transport.records import Admitted, Closed, Ending, Record
 from inference.transport.run import Run
-from jobs.pricing import PriceList
+from jobs.pricing import PriceList, PriceVersion
 from jobs.quota.claims import Claim, Granted, Limits
 from tests.contracts.requests import make_entry, make_request
 from tests.unit.jobs.prices import make_price
@@ -226,6 +227,28 @@ async def test_the_most_that_a_request_can_cost_is_held(rig: Rig) -> None:
     assert (claim.spend.prepaid, claim.spend.daily_cap_micros) == (True, 9)
     assert claim.key == limits
     assert 60_000 < claim.lease_ms < 70_000
+
+
+async def test_a_request_is_held_and_recorded_at_one_moment(rig: Rig) -> None:
+    """Or a price that begins between the two would cost more than is held."""
+    asked: list[datetime] = []
+
+    class Prices(PriceList):
+        def at(self, model: str, when: datetime) -> PriceVersion | None:
+            asked.append(when)
+            return super().at(model, when)
+
+    visit = Visit(
+        ApiRequest({"headers": []}, BODY),
+        PRINCIPAL,
+        make_entry(),
+        make_request("hi"),
+        "a",
+        True,
+        (),
+    )
+    await rig.desk.admit(visit, Prices([make_price()]))
+    assert [moment.timestamp() for moment in asked] == [rig.admitted.at_s]
 
 
 @pytest.mark.parametrize("inside_a_result", [True, False])

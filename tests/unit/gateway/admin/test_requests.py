@@ -103,6 +103,14 @@ def test_lists_are_narrowed_by_status_model_team_and_time(admin_client: Client) 
         assert shown(admin_client, f"?{address}") == [str(record.pk)], address
 
 
+@pytest.mark.parametrize(
+    "address", ["?error__icontains=x", "?client=x", "?status__exact=%00", "?model=%00"]
+)
+def test_no_other_look_up_is_taken(admin_client: Client, address: str) -> None:
+    """It might read every row, or be one that the database refuses."""
+    assert admin_client.get(f"{REQUESTS}{address}").status_code == 400
+
+
 def test_the_detail_tells_the_whole_story(admin_client: Client) -> None:
     record = make_record(
         taken_at=NOON + timedelta(milliseconds=5),
