@@ -207,7 +207,7 @@ def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> 
     trace = _TRACEPARENT.match(_text(asked, b"traceparent"))
     return Admitted(
         request_id=prompt.id,
-        at_s=time.time(),
+        at_s=at.timestamp(),
         deadline_s=prompt.deadline_s,
         team_id=principal.team_id,
         team_name=principal.team_name,
@@ -222,7 +222,7 @@ def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> 
         address=str(client[0])[:64],
         trace_id=trace[1] if trace else "",
         session_id=_text(asked, b"x-claude-code-session-id")[:100],
-        ignored=visit.ignored,
+        ignored=visit.ignored[:_IGNORED_NAMES],
         body=body,
         body_digest=digest,
         body_bytes=len(asked.body),
