@@ -7,6 +7,7 @@ much randomness a slow hash would add nothing but latency.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import uuid
 from collections.abc import Sequence
@@ -27,6 +28,12 @@ from jobs.quota.claims import Limits
 KEY_START = "sk-tandem-"
 _PREFIX_LENGTH = len(KEY_START) + 6
 _NAME_LENGTH = 200
+_KEY = re.compile(re.escape(KEY_START) + r"[A-Za-z0-9_-]+")
+
+
+def without_keys(text: str) -> str:
+    """Return a text in which no key can be read, for the log: people paste them everywhere."""
+    return _KEY.sub(f"{KEY_START}…", text)
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ from inference.errors import ErrorCode, TandemError
 from inference.events import Usage
 from jobs.bulk import insert
 from jobs.models import Account, LedgerEntry, UsageDay
+from jobs.quota.claims import MAX_MICROS
 
-MAX_AMOUNT_MICROS = 2**53
 """Nine billion of the currency: what every client's JSON and Redis' scripts hold exactly."""
 
 
@@ -137,10 +137,10 @@ def top_up(
     Raises `TandemError` INVALID_REQUEST for an amount that is not positive or too large, and for
     a nonce that was used for another amount.
     """
-    if not 0 < amount_micros <= MAX_AMOUNT_MICROS:
+    if not 0 < amount_micros <= MAX_MICROS:
         raise TandemError(
             ErrorCode.INVALID_REQUEST,
-            f"the amount must be from 1 to {MAX_AMOUNT_MICROS:,} micro-units",
+            f"the amount must be from 1 to {MAX_MICROS:,} micro-units",
         )
     return _post_once(
         team_id,
@@ -161,10 +161,10 @@ def adjust(
 
     Raises `TandemError` INVALID_REQUEST as `top_up` does.
     """
-    if not 0 < abs(amount_micros) <= MAX_AMOUNT_MICROS:
+    if not 0 < abs(amount_micros) <= MAX_MICROS:
         raise TandemError(
             ErrorCode.INVALID_REQUEST,
-            f"the amount must be up to {MAX_AMOUNT_MICROS:,} micro-units, and not 0",
+            f"the amount must be up to {MAX_MICROS:,} micro-units, and not 0",
         )
     return _post_once(
         team_id,
@@ -280,6 +280,11 @@ def _post_once(team_id: int, movement: _Movement) -> LedgerEntry:
         account = _lock([team_id])[team_id]
         posted = account.ledger.filter(kind=movement.kind, reference=reference).first()
         if posted is None:
+            if abs(account.balance_micros + movement.amount_micros) > MAX_MICROS:
+                raise TandemError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"the balance would be beyond {MAX_MICROS:,} micro-units",
+                )
             return _post(account, movement, reference)
     if posted.amount_micros != movement.amount_micros:
         raise TandemError(

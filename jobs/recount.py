@@ -2,7 +2,8 @@
 
 It shares no code with `jobs.ledger` but the price of tokens, and believes nothing that is stored
 twice: entries must be numbered without a gap and each balance follow from the one before, a usage
-entry must cost what its tokens cost, and accounts and usage by day must equal the entries' sums.
+entry must cost what its tokens cost and what the audit trail says, and accounts and usage by day
+must equal the entries' sums.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class Recount:
                 f"{number} entries make {balance}"
             )
         yield from _compare(days, _kept_days(team_id))
+        yield from _beside_the_trail(team_id)
 
     def _entry(self, entry: _Row, number: int, balance: int) -> Iterator[str]:
         if entry["number"] != number:
@@ -105,6 +107,24 @@ class Recount:
             output_tokens=entry["output_tokens"],
         )
         return cost_micros(self._prices.get(price_id), usage, Lane(entry["lane"]))
+
+
+# A row that was sealed before its entry was made has no cost.
+_OTHERWISE = """
+SELECT record.id, record.cost_micros, -entry.amount_micros
+FROM jobs_requestrecord record LEFT JOIN jobs_ledgerentry entry ON entry.request_id = record.id
+WHERE record.team_id = %s AND record.cost_micros IS NOT NULL
+AND record.cost_micros IS DISTINCT FROM -entry.amount_micros
+"""
+
+
+def _beside_the_trail(team_id: int) -> Iterator[str]:
+    """Compare with what the audit trail says, which is sealed."""
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(_OTHERWISE, [team_id])
+        for request_id, cost, taken in cursor:
+            entry = "it has no entry" if taken is None else f"its entry takes {taken}"
+            yield f"request {request_id} cost {cost} by the audit trail, but {entry}"
 
 
 def _used(entry: _Row) -> dict[str, int]:

@@ -94,11 +94,14 @@ class TeamAdmin(NudgingAdmin):
             {"fields": ["prepaid", "daily_spend_cap_micros", "monthly_spend_cap_micros"]},
         ),
     ]
-    shown = ("Account", {"fields": ["balance", "recent_entries", "created_at"]})
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Show the account of a team that exists."""
-        return [*self.fieldsets, *([self.shown] if obj else [])]
+        """Show the account of a team that exists, and its entries to who may see them."""
+        if obj is None:
+            return self.fieldsets
+        entries = ["recent_entries"] if request.user.has_perm("jobs.view_ledgerentry") else []
+        account = ("Account", {"fields": ["balance", *entries, "created_at"]})
+        return [*self.fieldsets, account]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Team]:
         """Read each team's balance with it."""

@@ -8,9 +8,9 @@ from rest_framework import serializers
 
 from gateway.models import Scope
 from jobs.models import RequestRecord
+from jobs.quota.claims import MAX_MICROS, MAX_PER_MINUTE
 
 _NAME_LENGTH = 200
-MAX_AMOUNT_MICROS = 10**15
 
 
 class Strict(serializers.Serializer[Any]):
@@ -88,7 +88,7 @@ class TopUpQuery(serializers.Serializer[Any]):
 class TopUpBody(Strict):
     """How much is to be added."""
 
-    amount_micros = serializers.IntegerField(min_value=1, max_value=MAX_AMOUNT_MICROS)
+    amount_micros = serializers.IntegerField(min_value=1, max_value=MAX_MICROS)
     description = serializers.CharField(max_length=500, default="", allow_blank=True)
 
 
@@ -106,10 +106,10 @@ class LimitsBody(Strict):
         min_value=0, max_value=2**31 - 1, allow_null=True, required=False
     )
     input_tokens_per_minute = serializers.IntegerField(
-        min_value=0, max_value=2**53, allow_null=True, required=False
+        min_value=0, max_value=MAX_PER_MINUTE, allow_null=True, required=False
     )
     output_tokens_per_minute = serializers.IntegerField(
-        min_value=0, max_value=2**53, allow_null=True, required=False
+        min_value=0, max_value=MAX_PER_MINUTE, allow_null=True, required=False
     )
     max_concurrent = serializers.IntegerField(
         min_value=1, max_value=2**31 - 1, allow_null=True, required=False

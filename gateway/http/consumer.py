@@ -14,11 +14,13 @@ from gateway.accounting.headers import limit_headers
 from gateway.accounting.refusals import LimitError
 from gateway.errors import ERRORS, Header, error_body, error_headers
 from gateway.http.request import ApiRequest
-from gateway.keys import Principal
+from gateway.keys import Principal, without_keys
 from gateway.services import Services
 from inference.errors import ErrorCode, TandemError
 
 logger = logging.getLogger(__name__)
+
+_LOGGED_CHARS = 1000
 
 
 class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
@@ -147,8 +149,8 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
             "%s %s %.200r: %.500r",
             self.request.public_id,
             row.status,
-            self.scope["path"],
-            error.message,
+            without_keys(self.scope["path"]),
+            without_keys(error.message[:_LOGGED_CHARS]),
         )
         if self.responding:
             await self.write(self.encode_failure(error), more=False)

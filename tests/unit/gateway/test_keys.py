@@ -187,3 +187,8 @@ def test_gateways_are_told_after_the_commit_and_not_before(
             nudge.assert_not_called()
         nudge.assert_called_once()
         assert nudge.call_args.args[-1] is Topic.KEYS
+
+
+def test_a_key_that_lands_in_a_text_is_not_read_there() -> None:
+    plaintext = keys.KEY_START + "a-B_9" * 8
+    assert keys.without_keys(f"model '{plaintext}' not found") == "model 'sk-tandem-…' not found"

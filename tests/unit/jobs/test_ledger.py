@@ -10,8 +10,9 @@ import pytest
 from inference.errors import ErrorCode, TandemError
 from inference.events import Usage
 from jobs import ledger
-from jobs.ledger import MAX_AMOUNT_MICROS, AccountState, Charge
+from jobs.ledger import AccountState, Charge
 from jobs.models import Account, LedgerEntry, UsageDay
+from jobs.quota.claims import MAX_MICROS
 from tests.records import KEY, USAGE, new_id
 
 pytestmark = pytest.mark.django_db
@@ -119,13 +120,13 @@ def test_a_nonce_stands_for_one_amount() -> None:
     assert len(entries()) == 1
 
 
-@pytest.mark.parametrize("amount", [0, -1, MAX_AMOUNT_MICROS + 1])
+@pytest.mark.parametrize("amount", [0, -1, MAX_MICROS + 1])
 def test_a_top_up_is_positive_and_not_too_large(amount: int) -> None:
     with pytest.raises(TandemError, match="the amount must be"):
         ledger.top_up(1, amount)
 
 
-@pytest.mark.parametrize("amount", [0, MAX_AMOUNT_MICROS + 1, -MAX_AMOUNT_MICROS - 1])
+@pytest.mark.parametrize("amount", [0, MAX_MICROS + 1, -MAX_MICROS - 1])
 def test_an_adjustment_is_not_nothing_and_not_too_large(amount: int) -> None:
     with pytest.raises(TandemError, match="the amount must be"):
         ledger.adjust(1, amount)
@@ -212,3 +213,13 @@ def test_the_state_of_now_is_read_by_team() -> None:
     state = ledger.read_state(1)
     assert (state.version, state.balance_micros) == (1, 100)
     assert state.day.startswith(state.month)
+
+
+def test_a_balance_stays_within_what_every_part_can_hold() -> None:
+    ledger.top_up(1, MAX_MICROS)
+    with pytest.raises(TandemError, match="the balance would be beyond"):
+        ledger.top_up(1, 1)
+    ledger.adjust(1, -MAX_MICROS)
+    ledger.adjust(1, -MAX_MICROS)
+    with pytest.raises(TandemError, match="the balance would be beyond"):
+        ledger.adjust(1, -1)

@@ -14,7 +14,7 @@ from django.db.models import F
 
 from jobs import ledger
 from jobs.ledger import Charge
-from jobs.models import Account, LedgerEntry, Price, UsageDay
+from jobs.models import Account, LedgerEntry, Price, RequestRecord, UsageDay
 from jobs.recount import Recount
 from tests.records import KEY, USAGE, new_id
 
@@ -97,6 +97,23 @@ def test_a_price_that_was_changed_afterwards_shows() -> None:
         for team_id in (1, 2)
         for number in (2, 3)
     ]
+
+
+def test_an_entry_that_is_not_what_the_trail_says_shows() -> None:
+    entries = LedgerEntry.objects.filter(account_id=1, kind="usage").order_by("number")
+    told, free, _ = [str(request_id) for (request_id,) in entries.values_list("request_id")]
+    missing = new_id()
+    for request_id, cost in ((told, 190), (free, 191), (missing, 5)):
+        RequestRecord.objects.create(
+            id=request_id, team_id=1, model="m", created_at=NOW, cost_micros=cost
+        )
+    RequestRecord.objects.create(id=new_id(), team_id=1, model="m", created_at=NOW)
+    assert sorted(findings(1)) == sorted(
+        [
+            f"team 1: request {free} cost 191 by the audit trail, but its entry takes 190",
+            f"team 1: request {missing} cost 5 by the audit trail, but it has no entry",
+        ]
+    )
 
 
 def test_an_account_that_differs_shows() -> None:

@@ -145,3 +145,9 @@ def test_revoking_says_when_nothing_is_left_to_revoke(admin_client: Client) -> N
     revoke(ApiKey.objects.all())
     chosen = {"action": "revoke_selected", "_selected_action": [str(find_key("laptop").pk)]}
     assert "revoked already" in admin_client.post(KEYS, chosen).content.decode()
+
+
+@pytest.mark.parametrize("query", ["digest__startswith=x", "name=%00"])
+def test_nobody_can_ask_for_what_a_secret_begins_with(admin_client: Client, query: str) -> None:
+    assert admin_client.get(f"/admin/gateway/apikey/?{query}").status_code == 400
+    assert admin_client.get(f"/admin/gateway/team/?keys__{query}").status_code == 400

@@ -149,3 +149,14 @@ def test_the_gateways_are_told_the_balance_after_the_commit(
         admin_client.post(f"{TEAMS}{team.pk}/credit/", form)
         assert told == []
     assert told == [(team.pk, 10_500_000)]
+
+
+def test_the_ledger_s_entries_are_for_who_may_see_them(client: Client, team: Team) -> None:
+    ledger.top_up(team.pk, 5, description="invoice 7")
+    user = User.objects.create_user("clerk", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_team"))
+    client.force_login(user)
+    address = f"{TEAMS}{team.pk}/change/"
+    assert "invoice 7" not in client.get(address).content.decode()
+    user.user_permissions.add(Permission.objects.get(codename="view_ledgerentry"))
+    assert "invoice 7" in client.get(address).content.decode()

@@ -187,6 +187,20 @@ async def test_a_body_of_just_the_limit_is_taken() -> None:
     assert (await ask(PublicEcho, body=b"1234567890")).status == 200
 
 
+class Quoting(PublicEcho):
+    async def handle(self, request: ApiRequest) -> None:
+        raise TandemError(ErrorCode.NOT_FOUND, "there is no sk-tandem-abc123")
+
+
+async def test_a_key_that_a_caller_pastes_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with open_connection(Quoting) as answer:
+        answer.say(b"")
+    assert b"sk-tandem-abc123" in answer.body
+    assert "there is no" in caplog.text
+    assert "abc123" not in caplog.text
+
+
 async def test_a_bug_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
     connection = await ask(Broken)
     assert connection.status == 500
