@@ -43,6 +43,16 @@ def adjust(
     return entry
 
 
+def refund(
+    request_id: str, amount_micros: int | None, *, actor: str, description: str
+) -> LedgerEntry:
+    """Give back what a request cost, or a part of it, once. Raises like `jobs.ledger.refund`."""
+    with transaction.atomic():
+        entry = ledger.refund(request_id, amount_micros, actor=actor, description=description)
+        _tell_on_commit(entry.account_id)
+    return entry
+
+
 def _tell_on_commit(team_id: int) -> None:
     transaction.on_commit(partial(_tell, team_id))
 

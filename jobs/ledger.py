@@ -21,8 +21,6 @@ from jobs.bulk import insert
 from jobs.models import Account, LedgerEntry, UsageDay
 from jobs.quota.claims import MAX_MICROS
 
-"""Nine billion of the currency: what every client's JSON and Redis' scripts hold exactly."""
-
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
     """What a request costs and why; `cost_micros` 0 with a `reason` is usage that is waived."""

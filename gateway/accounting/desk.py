@@ -35,8 +35,6 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
 # Callers choose the names of fields that nobody knows, and could fill the trail with them.
 _IGNORED_NAMES = 20
 _ENDINGS = {ErrorCode.TIMEOUT: Ending.TIMEOUT, ErrorCode.ENGINE_LOST: Ending.ENGINE_LOST}
-
-
 _NOTHING = Usage(prompt_tokens=0, cached_tokens=0, output_tokens=0)
 
 

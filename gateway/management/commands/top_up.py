@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from decimal import Decimal
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from gateway.amounts import MICROS, amount_micros
 from gateway.credit import top_up
 from gateway.models import Team
 from inference.errors import TandemError
-
-_MICROS = 1_000_000
 
 
 class Command(BaseCommand):
@@ -20,7 +19,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("team", help="the team's name")
-        parser.add_argument("amount", type=_micros, help="of the currency, such as 25.00")
+        parser.add_argument("amount", type=amount_micros, help="of the currency, such as 25.00")
         parser.add_argument(
             "--nonce",
             default="",
@@ -40,16 +39,5 @@ class Command(BaseCommand):
             )
         except TandemError as error:
             raise CommandError(error.message) from None
-        balance = Decimal(entry.balance_after_micros) / _MICROS
+        balance = Decimal(entry.balance_after_micros) / MICROS
         self.stdout.write(f"Entry {entry.number} of team {team!r}; the balance is {balance:f}.")
-
-
-def _micros(text: str) -> int:
-    """Return whole micro-units; the ledger says whether it takes so many."""
-    try:
-        micros = Decimal(text) * _MICROS
-    except ArithmeticError:
-        raise ArgumentTypeError(f"{text!r} is not an amount such as 25.00") from None
-    if not micros.is_finite() or micros != micros.to_integral_value():
-        raise ArgumentTypeError("an amount has at most six decimal places")
-    return int(micros)
