@@ -1,4 +1,4 @@
-"""Amounts as operators type them."""
+"""Amounts of money as people read and type them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def amount_micros(text: str) -> int:
     if not micros.is_finite() or micros != micros.to_integral_value():
         raise ArgumentTypeError("an amount has at most six decimal places")
     return int(micros)
+
+
+def amount(micros: int) -> str:
+    """Write an amount in units of the currency, exactly, with at least two decimals."""
+    units, rest = divmod(abs(micros), MICROS)
+    decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if micros < 0 else ''}{units}.{decimals}"

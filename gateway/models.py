@@ -8,7 +8,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from jobs.quota.claims import MAX_MICROS, MAX_PER_MINUTE
+from jobs.amounts import MAX_MICROS
+from jobs.quota.claims import MAX_PER_MINUTE
 
 
 class Limited(models.Model):

@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from inference.errors import ErrorCode, TandemError
 from inference.events import Usage
+from jobs.amounts import MAX_MICROS
 from jobs.bulk import insert
 from jobs.models import Account, LedgerEntry, UsageDay
-from jobs.quota.claims import MAX_MICROS
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ import msgspec
 
 from inference.events import Usage
 from inference.request import Lane
+from jobs.amounts import MAX_MICROS
 from jobs.models import Price
-from jobs.quota.claims import MAX_MICROS
 
 _FULL_PERMILLE = 1000
 _SCALE = 1_000_000 * _FULL_PERMILLE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from gateway.amounts import amount
 from inference.errors import ErrorCode, TandemError
 from jobs.quota.claims import Capped, Claim, Exhausted, Limit, Period, RateLimited, Refusal
 
-_MICROS = 1_000_000
 _WHAT = {
     Limit.REQUESTS: "requests per minute",
     Limit.INPUT_TOKENS: "input tokens per minute",
@@ -72,13 +72,6 @@ def _capped(refusal: Capped, hold_micros: int) -> LimitError:
     # What alone may cost more than the cap is never let in.
     retry_after_s = wait_s if hold_micros <= refusal.cap_micros else None
     return LimitError(ErrorCode.SPEND_CAP, message, retry_after_s=retry_after_s, refusal=refusal)
-
-
-def amount(micros: int) -> str:
-    """Write an amount in units of the currency, exactly, with at least two decimals."""
-    units, rest = divmod(abs(micros), _MICROS)
-    decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if micros < 0 else ''}{units}.{decimals}"
 
 
 def _next(period: Period, now: datetime) -> datetime:

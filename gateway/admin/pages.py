@@ -10,9 +10,9 @@ from django.core.paginator import Paginator
 from django.db.models import Model, OrderBy, QuerySet
 from django.http import HttpRequest
 
-from gateway.control.request_ids import parse_request_id
 from gateway.models import Team
 from gateway.nudges import nudge_on_commit
+from gateway.request_ids import parse_request_id
 from inference.transport.nudge import Topic
 from jobs.reports import COUNTED_AT_MOST, capped_count
 

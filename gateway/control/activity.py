@@ -12,10 +12,10 @@ from rest_framework.response import Response
 
 from gateway.control.owners import key_ids
 from gateway.control.queries import ActivityQuery
-from gateway.control.request_ids import parse_request_id
 from gateway.control.shapes import ActivityDetail, ActivityPage, ModelNames
 from gateway.control.view import ControlView, read_query
 from gateway.models import Team
+from gateway.request_ids import parse_request_id
 from inference.errors import ErrorCode, TandemError
 from jobs.models import RequestRecord
 from jobs.reports import (

@@ -7,8 +7,9 @@ from typing import Any
 from rest_framework import serializers
 
 from gateway.models import Scope
+from jobs.amounts import MAX_MICROS
 from jobs.models import RequestRecord
-from jobs.quota.claims import MAX_MICROS, MAX_PER_MINUTE
+from jobs.quota.claims import MAX_PER_MINUTE
 
 _NAME_LENGTH = 200
 

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 import msgspec
 
-# Lua's numbers are doubles: whole ones are exact up to here, nine billion units of the currency.
-MAX_MICROS = 2**53 - 1
 # A bucket counts in sixty-thousandths (see `lua/team.lua`), which must be exact too.
 MAX_PER_MINUTE = 10**11
 _UNIT = 60_000

@@ -8,8 +8,9 @@ from importlib import resources
 
 import msgspec
 
+from jobs.amounts import MAX_MICROS
 from jobs.ledger import AccountState
-from jobs.quota.claims import MAX_MICROS, Decision, Settled
+from jobs.quota.claims import Decision, Settled
 
 # A Lua expression for seconds and microseconds of Unix time; tests have a clock of their own.
 REDIS_CLOCK = "redis.call('TIME')"

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from gateway.amounts import MICROS, amount_micros
-from gateway.control.request_ids import parse_request_id
 from gateway.credit import refund
+from gateway.request_ids import parse_request_id
 from inference.errors import TandemError
 
 

@@ -10,9 +10,9 @@ import pytest
 from inference.errors import ErrorCode, TandemError
 from inference.events import Usage
 from jobs import ledger
+from jobs.amounts import MAX_MICROS
 from jobs.ledger import AccountState, Charge
 from jobs.models import Account, LedgerEntry, UsageDay
-from jobs.quota.claims import MAX_MICROS
 from tests.records import KEY, USAGE, new_id
 
 pytestmark = pytest.mark.django_db

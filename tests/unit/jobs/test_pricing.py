@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from inference.events import Usage
 from inference.request import Lane
+from jobs.amounts import MAX_MICROS
 from jobs.models import Price
 from jobs.pricing import (
     TEMPLATE_TOKENS,
@@ -21,7 +22,6 @@ from jobs.pricing import (
     load_prices,
     reserve_micros,
 )
-from jobs.quota.claims import MAX_MICROS
 
 START = datetime(2026, 8, 1, tzinfo=UTC)
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.accounting.refusals import amount, refused
+from gateway.accounting.refusals import refused
+from gateway.amounts import amount
 from gateway.errors import error_headers
 from inference.errors import ErrorCode
 from jobs.quota.claims import Capped, Exhausted, Holder, Limit, Period, RateLimited, Refusal

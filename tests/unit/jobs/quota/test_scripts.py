@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from jobs.quota.claims import MAX_MICROS
+from jobs.amounts import MAX_MICROS
 from jobs.quota.scripts import encode_state
 from tests.unit.jobs.quota.kit import make_state
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.amounts import MAX_MICROS
 from jobs.quota.claims import (
-    MAX_MICROS,
     Capped,
     Claim,
     Exhausted,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.control.request_ids import parse_request_id
+from gateway.request_ids import parse_request_id
 
 ID = UUID("12345678-1234-5678-1234-567812345678")
 
