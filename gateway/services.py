@@ -57,7 +57,7 @@ class Services:
         return hmac.digest(self._secret, b"cache-salt:%d" % team_id, "sha256").hex()
 
     async def record_backlog(self) -> tuple[int | None, int | None]:
-        """How many records wait for the recorder, and how many it put aside; None: unknown."""
+        """How many entries wait for the recorder, and how many it put aside; None: unknown."""
         try:
             streams = (self._keys.records, self._keys.dead_records)
             send = self.dispatcher.courier.send

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import psycopg
 from django.db import connection
 from django.db.models import Model
 
@@ -22,9 +23,10 @@ def insert(model: type[Model], rows: Sequence[msgspec.Struct], on_conflict: str 
     table, columns = model._meta.db_table, ", ".join(rows[0].__struct_fields__)
     statement = (
         f"INSERT INTO {table} ({columns}) SELECT {columns}"  # noqa: S608
-        f" FROM json_populate_recordset(NULL::{table}, %s) {on_conflict}"
+        f" FROM json_populate_recordset(NULL::{table}, %s::json) {on_conflict}"
     )
-    with connection.cursor() as cursor:
+    connection.ensure_connection()
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         cursor.execute(statement, [_encoder.encode(rows).decode()])
 
 

@@ -73,7 +73,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
 
 
-class _Movement(msgspec.Struct, frozen=True, kw_only=True):
+class _Movement(msgspec.Struct, frozen=True):
     """What someone wants to post by hand; with a nonce, no more than once."""
 
     kind: LedgerEntry.Kind
@@ -135,21 +135,9 @@ def top_up(
     Raises `TandemError` INVALID_REQUEST for an amount that is not positive or too large, and for
     a nonce that was used for another amount.
     """
-    if not 0 < amount_micros <= MAX_MICROS:
-        raise TandemError(
-            ErrorCode.INVALID_REQUEST,
-            f"the amount must be from 1 to {MAX_MICROS:,} micro-units",
-        )
-    return _post_once(
-        team_id,
-        _Movement(
-            kind=LedgerEntry.Kind.TOP_UP,
-            amount_micros=amount_micros,
-            nonce=nonce,
-            actor=actor,
-            description=description,
-        ),
-    )
+    _check_amount(amount_micros, lowest=1)
+    movement = _Movement(LedgerEntry.Kind.TOP_UP, amount_micros, nonce, actor, description)
+    return _post_once(team_id, movement)
 
 
 def adjust(
@@ -159,21 +147,9 @@ def adjust(
 
     Raises `TandemError` INVALID_REQUEST as `top_up` does.
     """
-    if not 0 < abs(amount_micros) <= MAX_MICROS:
-        raise TandemError(
-            ErrorCode.INVALID_REQUEST,
-            f"the amount must be up to {MAX_MICROS:,} micro-units, and not 0",
-        )
-    return _post_once(
-        team_id,
-        _Movement(
-            kind=LedgerEntry.Kind.ADJUSTMENT,
-            amount_micros=amount_micros,
-            nonce=nonce,
-            actor=actor,
-            description=description,
-        ),
-    )
+    _check_amount(amount_micros, lowest=-MAX_MICROS)
+    movement = _Movement(LedgerEntry.Kind.ADJUSTMENT, amount_micros, nonce, actor, description)
+    return _post_once(team_id, movement)
 
 
 def refund(
@@ -260,6 +236,14 @@ def _lock(team_ids: Iterable[int]) -> dict[int, Account]:
 
 def _new_account(team_id: int) -> Account:
     return Account(team_id=team_id)
+
+
+def _check_amount(amount_micros: int, lowest: int) -> None:
+    if amount_micros == 0 or not lowest <= amount_micros <= MAX_MICROS:
+        raise TandemError(
+            ErrorCode.INVALID_REQUEST,
+            f"the amount must be from {lowest:,} to {MAX_MICROS:,} micro-units, and not 0",
+        )
 
 
 def _post_once(team_id: int, movement: _Movement) -> LedgerEntry:

@@ -7,9 +7,20 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from inference.events import Usage
 from inference.request import Lane, TextPart
-from inference.transport.records import FINAL, Admitted, Closed, Completed, Ending, Record
+from inference.transport.records import (
+    FINAL,
+    Admitted,
+    Closed,
+    Completed,
+    Ending,
+    Record,
+    encode_entry,
+    encode_record,
+)
 
 KEY = str(uuid.UUID(int=7))
 ENGINE = str(uuid.UUID(int=9))
@@ -21,11 +32,16 @@ USAGE = Usage(
     output_tokens=30,
     thinking_tokens=5,
 )
-ANSWER = (TextPart("Paris."),)
+ANSWER = msgspec.msgpack.encode([TextPart("Paris.")])
 
 
 def new_id() -> str:
     return str(uuid.uuid4())
+
+
+def entry_of(*records: Record) -> bytes:
+    """Return the entry of the stream that carries these records."""
+    return encode_entry(map(encode_record, records))
 
 
 def admitted(request_id: str, at_s: float | None = None, **fields: Any) -> Admitted:

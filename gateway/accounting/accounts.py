@@ -30,8 +30,8 @@ class Accounts:
     async def load(self, team_id: int, max_age_s: float = 0.0) -> bool:
         """Load an account, unless a load began less than `max_age_s` ago; say whether it was.
 
-        Callers at the same time share one load, so none of them may be cancelled. False if the
-        database cannot be read. Raises what the Redis client raises.
+        Callers at the same time share one load, whichever of them leave. False if the database
+        cannot be read. Raises what the Redis client raises.
         """
         task = self._loading.get(team_id)
         if task is None:
@@ -42,7 +42,7 @@ class Accounts:
             task = asyncio.create_task(self._load(team_id))
             self._loading[team_id] = task
             task.add_done_callback(lambda _: self._loading.pop(team_id))
-        return await task
+        return await asyncio.shield(task)
 
     async def _load(self, team_id: int) -> bool:
         try:

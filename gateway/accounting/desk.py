@@ -121,8 +121,8 @@ class Ticket:
         now_s = time.time()
         ending, detail, message, usage = _ending(run)
         first_s = run.first_text_s
-        answer = tuple(run.answer.closed())
-        encoded = msgspec.msgpack.encode(answer) if answer else b""
+        parts = run.answer.closed()
+        answer = msgspec.msgpack.encode(parts) if parts else None
         self._close(
             Closed(
                 request_id=self._claim.request_id,
@@ -134,8 +134,8 @@ class Ticket:
                 detail=detail,
                 message=message,
                 usage=usage,
-                answer=answer if len(encoded) <= self._answer_limit_bytes else None,
-                answer_digest=hashlib.sha256(encoded).digest() if answer else b"",
+                answer=answer if answer and len(answer) <= self._answer_limit_bytes else None,
+                answer_digest=hashlib.sha256(answer).digest() if answer else b"",
             ),
             # Of an answer that was broken off only the engine knows how many tokens it had.
             usage.output_tokens or run.deltas,

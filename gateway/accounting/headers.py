@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from gateway.errors import Header
-from jobs.quota.claims import Bucket, Granted, Limit, Refusal
+from jobs.quota.claims import Granted, Limit, Refusal
 
-_TOKENS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS)
-_ANTHROPIC = {
-    "requests": (Limit.REQUESTS,),
-    "input-tokens": (Limit.INPUT_TOKENS,),
-    "output-tokens": (Limit.OUTPUT_TOKENS,),
-    "tokens": _TOKENS,
-}
-_OPENAI = {"requests": (Limit.REQUESTS,), "tokens": _TOKENS}
+# Anthropic's names, and OpenAI's where it has one.
+_NAMES = (
+    ("requests", (Limit.REQUESTS,), "requests"),
+    ("input-tokens", (Limit.INPUT_TOKENS,), None),
+    ("output-tokens", (Limit.OUTPUT_TOKENS,), None),
+    ("tokens", (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS), "tokens"),
+)
+_WHAT = ("limit", "remaining", "reset")
+_HEADERS = [
+    (
+        kinds,
+        [f"anthropic-ratelimit-{name}-{what}".encode() for what in _WHAT],
+        [f"x-ratelimit-{what}-{other}".encode() for what in _WHAT] if other else None,
+    )
+    for name, kinds, other in _NAMES
+]
 
 
 def limit_headers(decision: Granted | Refusal) -> list[Header]:
@@ -26,27 +33,25 @@ def limit_headers(decision: Granted | Refusal) -> list[Header]:
     told. A limit's reset is when it is whole again: for Anthropic's headers as a time (RFC 3339),
     for OpenAI's as a duration.
     """
-    found: dict[str, str] = {}
-    for name, kinds in _ANTHROPIC.items():
-        bucket = _tightest(decision.buckets, kinds)
-        if bucket:
-            full_s = -(-(decision.now_ms + bucket.full_in_ms) // 1000)
-            found[f"anthropic-ratelimit-{name}-limit"] = str(bucket.limit)
-            found[f"anthropic-ratelimit-{name}-remaining"] = str(bucket.remaining)
-            found[f"anthropic-ratelimit-{name}-reset"] = _rfc3339(full_s)
-    for name, kinds in _OPENAI.items():
-        bucket = _tightest(decision.buckets, kinds)
-        if bucket:
-            found[f"x-ratelimit-limit-{name}"] = str(bucket.limit)
-            found[f"x-ratelimit-remaining-{name}"] = str(bucket.remaining)
-            found[f"x-ratelimit-reset-{name}"] = duration(bucket.full_in_ms)
-    return [(name.encode(), value.encode()) for name, value in found.items()]
+    left = [(each.remaining, each.limit, each.full_in_ms, each.kind) for each in decision.buckets]
+    found: list[Header] = []
+    for kinds, anthropic, openai in _HEADERS:
+        candidates = [each for each in left if each[-1] in kinds]
+        if not candidates:
+            continue
+        remaining, limit, full_in_ms, _ = min(candidates)
+        told = (b"%d" % limit, b"%d" % remaining)
+        full_s = -(-(decision.now_ms + full_in_ms) // 1000)
+        found += zip(anthropic, (*told, _rfc3339(full_s)), strict=True)
+        if openai:
+            found += zip(openai, (*told, duration(full_in_ms).encode()), strict=True)
+    return found
 
 
 # Many requests are told of the same second.
 @lru_cache(maxsize=256)
-def _rfc3339(unix_s: int) -> str:
-    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _rfc3339(unix_s: int) -> bytes:
+    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%dT%H:%M:%SZ}".encode()
 
 
 def duration(milliseconds: int) -> str:
@@ -59,8 +64,3 @@ def duration(milliseconds: int) -> str:
         return f"{seconds}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes}m{seconds}s" if hours else f"{minutes}m{seconds}s"
-
-
-def _tightest(buckets: Iterable[Bucket], kinds: tuple[Limit, ...]) -> Bucket | None:
-    candidates = [bucket for bucket in buckets if bucket.kind in kinds]
-    return min(candidates, key=lambda bucket: (bucket.remaining, bucket.limit), default=None)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
-from typing import Any
 
 import msgspec
 from redis.exceptions import ResponseError
@@ -19,6 +17,7 @@ from inference.transport.connection import RETRY_AFTER_S, Unreachable
 from inference.transport.courier import Courier
 from jobs.quota.claims import Capped, Claim, Decision, Ended, Exhausted, Granted, Unknown
 from jobs.quota.client import Quota
+from jobs.quota.scripts import decode_decision
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ class Limiter:
         self._fail_open = fail_open
         self._wait_s = wait_s
         self._releases = Releases(self._quota.end)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._abandoned: set[asyncio.Future[bytes]] = set()
 
     async def admit(self, claim: Claim) -> Granted:
         """Let a request in; `release` it when it has ended. Without limits nobody is asked.
@@ -58,12 +57,8 @@ class Limiter:
         """
         if not claim.binding:
             return Granted()
-        deciding = self._spawn(self._decide(claim))
         try:
-            decision = await asyncio.shield(deciding)
-        except asyncio.CancelledError:
-            self._spawn(self._undo(claim, deciding))
-            raise
+            decision = await self._decide(claim)
         except (*Unreachable, ResponseError) as error:
             if not self._fail_open:
                 # It may have been granted: only the answer was lost.
@@ -82,13 +77,17 @@ class Limiter:
     def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> None:
         """Say, in the background, that a request has ended and what it used. Once is enough."""
         if claim.binding:
-            self._releases.put(
-                Ended(claim=claim, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+            ended = Ended(
+                request_id=claim.request_id,
+                prompt_tokens=prompt_tokens,
+                output_tokens=output_tokens,
             )
+            self._releases.put(claim.team_id, ended)
 
     async def stop(self) -> None:
         """Wait until all is said that can be."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._abandoned:
+            await asyncio.wait(self._abandoned)
         await self._releases.stop()
 
     async def _decide(self, claim: Claim) -> Decision:
@@ -110,27 +109,29 @@ class Limiter:
 
     async def _ask(self, claim: Claim) -> Decision:
         give_up_s = time.monotonic() + self._wait_s
-        while True:
-            try:
-                return await self._quota.admit(claim)
-            except Unreachable:
-                if self._fail_open or time.monotonic() >= give_up_s:
-                    raise
+        try:
+            while True:
+                # What has ended makes room first.
+                self._releases.flush()
+                asking = self._quota.ask(claim)
+                try:
+                    return decode_decision(await asyncio.shield(asking))
+                except Unreachable:
+                    if self._fail_open or time.monotonic() >= give_up_s:
+                        raise
                 await asyncio.sleep(RETRY_AFTER_S)
+        except asyncio.CancelledError:
+            self._abandon(claim, asking)
+            raise
 
-    async def _undo(self, claim: Claim, deciding: asyncio.Task[Decision]) -> None:
-        """Take back a claim that may have been granted to somebody who has left."""
-        await asyncio.gather(deciding, return_exceptions=True)
-        self._withdraw(claim)
+    def _abandon(self, claim: Claim, asking: asyncio.Future[bytes]) -> None:
+        """Take back a claim that may be granted to somebody who has left."""
+        self._abandoned.add(asking)
+        asking.add_done_callback(self._abandoned.discard)
+        asking.add_done_callback(lambda _: self._withdraw(claim))
 
     def _withdraw(self, claim: Claim) -> None:
-        self._releases.put(Ended(claim=claim, began=False))
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        self._releases.put(claim.team_id, Ended(request_id=claim.request_id, settled=True))
 
 
 def estimate_tokens(body_bytes: int, context_tokens: int) -> int:

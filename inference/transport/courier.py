@@ -12,9 +12,12 @@ from functools import partial
 from typing import Any
 
 import redis.asyncio
+from redis.asyncio.connection import AbstractConnection
 from redis.commands.core import AsyncScript
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from inference.transport.connection import SOCKET_TIMEOUT_S, Unreachable
 
 # Two, so that a large command does not hold up everything behind it.
 _FLIGHTS = 2
@@ -23,7 +26,7 @@ _Answer = asyncio.Future[Any]
 
 
 class Courier:
-    """Commands by way of pipelines. One for each client, on its event loop.
+    """Commands without their answers being interpreted. One for each client, on its event loop.
 
     A caller that is cancelled leaves its command on its way, and costs no connection.
     """
@@ -33,10 +36,14 @@ class Courier:
         self._waiting: list[tuple[_Command, _Answer]] = []
         self._flights: set[asyncio.Task[None]] = set()
         self._is_boarding = False
+        self._scripts: dict[str, str] = {}
+        self._idle: list[AbstractConnection] = []
 
     def script(self, source: str) -> AsyncScript:
         """Return a script to `run`."""
-        return self._client.register_script(source)
+        script = self._client.register_script(source)
+        self._scripts[script.sha] = source
+        return script
 
     def send(self, *command: Any) -> _Answer:
         """Send a command soon; what is returned is its answer, or raises what Redis answers."""
@@ -45,14 +52,9 @@ class Courier:
         self._board()
         return answer
 
-    async def run(self, script: AsyncScript, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+    def run(self, script: AsyncScript, keys: Sequence[str], arguments: Sequence[Any]) -> _Answer:
         """Run a script, which is sent itself only to a server that does not have it."""
-        command = ("EVALSHA", script.sha, len(keys), *keys, *arguments)
-        try:
-            return await self.send(*command)
-        except NoScriptError:
-            await self.send("SCRIPT LOAD", script.script)
-            return await self.send(*command)
+        return self.send("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
     def _board(self) -> None:
         if self._waiting and not self._is_boarding and len(self._flights) < _FLIGHTS:
@@ -75,15 +77,56 @@ class Courier:
         self._board()
 
     async def _fly(self, batch: list[tuple[_Command, _Answer]]) -> None:
-        pipeline = self._client.pipeline(transaction=False)
-        for command, _ in batch:
-            pipeline.execute_command(*command)
         try:
-            results: list[Any] = await pipeline.execute(raise_on_error=False)
+            results = await self._exchange([command for command, _ in batch])
         except (RedisError, OSError) as error:
             results = [error] * len(batch)
-        for (_, answer), result in zip(batch, results, strict=True):
-            _settle(answer, result)
+        for (command, answer), result in zip(batch, results, strict=True):
+            if isinstance(result, NoScriptError):
+                _, sha, *rest = command
+                self._waiting.append((("EVAL", self._scripts[sha], *rest), answer))
+            else:
+                _settle(answer, result)
+        batch.clear()
+
+    async def _exchange(self, commands: Sequence[_Command]) -> list[Any]:
+        connection = self._idle.pop() if self._idle else await self._connect()
+        try:
+            return await _talk(connection, commands)
+        except Unreachable:
+            # It may have been closed while nothing was sent; connected anew it is as good as any.
+            return await _talk(connection, commands)
+        finally:
+            self._idle.append(connection)
+
+    async def _connect(self) -> AbstractConnection:
+        """Take a connection for good: to borrow one from the pool costs as much as to use it."""
+        pool = self._client.connection_pool
+        connection: AbstractConnection = await pool.get_connection()  # type: ignore[no-untyped-call]
+        # Of its own it would give each write and each read a timer; a flight has one for all.
+        connection.socket_timeout = None
+        return connection
+
+
+async def _talk(connection: AbstractConnection, commands: Sequence[_Command]) -> list[Any]:
+    is_whole = False
+    try:
+        async with asyncio.timeout(SOCKET_TIMEOUT_S):
+            await connection.send_packed_command(connection.pack_commands(commands))
+            answers = [await _answer_to(connection) for _ in commands]
+        is_whole = True
+    finally:
+        if not is_whole:
+            # What it says later would be taken for the answer to something else.
+            await connection.disconnect(nowait=True)
+    return answers
+
+
+async def _answer_to(connection: AbstractConnection) -> Any:
+    try:
+        return await connection.read_response()
+    except ResponseError as error:
+        return error
 
 
 def _settle(answer: _Answer, result: Any) -> None:

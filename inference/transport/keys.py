@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from inference.request import Lane
 
-# The consumer group that records are read with; they stay until they are in the database.
-RECORDERS = "recorders"
 # The consumer group that all engine workers of a model read its queue with.
 GROUP = "engines"
 

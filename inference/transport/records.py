@@ -7,12 +7,12 @@ once, or not at all where a process was killed; `jobs.recorder` makes one row of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 from inference.events import Usage
-from inference.fold import AnswerPart
 from inference.request import Lane
 
 
@@ -90,7 +90,8 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
     """A gateway has ended its answer. `engine_id` None: no engine had taken the request.
 
     `usage` is what the gateway saw: whole for a finished request, else no more than the prompt.
-    `answer` is None where it is not to be kept; `answer_digest` is the SHA-256 of its encoding.
+    `answer` are its parts (see `inference.fold`) in MessagePack, or None where they are not to be
+    kept; `answer_digest` is their SHA-256 either way.
     """
 
     request_id: str
@@ -102,7 +103,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
     detail: str
     message: str
     usage: Usage
-    answer: tuple[AnswerPart, ...] | None = None
+    answer: bytes | None = None
     answer_digest: bytes = b""
 
 
@@ -110,13 +111,24 @@ Record = Admitted | Completed | Closed
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Record)
+_entry_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def encode_record(record: Record) -> bytes:
-    """Encode one record for its stream."""
+    """Encode one record."""
     return _encoder.encode(record)
 
 
-def decode_record(data: bytes) -> Record:
-    """Decode one entry of the stream. Raises `msgspec.DecodeError`."""
+def decode_record(data: bytes | msgspec.Raw) -> Record:
+    """Decode one record. Raises `msgspec.DecodeError`."""
     return _decoder.decode(data)
+
+
+def encode_entry(records: Iterable[bytes | msgspec.Raw]) -> bytes:
+    """Return the entry of the stream that carries these encoded records."""
+    return _encoder.encode([msgspec.Raw(record) for record in records])
+
+
+def decode_entry(data: bytes) -> list[msgspec.Raw]:
+    """Return the encoded records that an entry carries. Raises `msgspec.DecodeError`."""
+    return _entry_decoder.decode(data)

@@ -1,4 +1,8 @@
-"""What is asked of a team's quota, and what it answers. Amounts are whole micro-units."""
+"""What is asked of a team's quota, and what it answers. Amounts are whole micro-units.
+
+What scripts read and write travels as arrays, which they take apart in half the time of maps: the
+order of these fields is part of `lua/`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ MAX_PER_MINUTE = 10**11
 _UNIT = 60_000
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Limits of a team or of a key; None means none. A larger one than `MAX_PER_MINUTE` is it."""
 
     requests_per_minute: int | None = None
@@ -23,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 NO_LIMITS = Limits()
 
 
-class Spend(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Spend(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What a request may cost at most, and what its team may spend.
 
     `prepaid`: the balance must cover the hold, and the holds of all that are not settled yet.
@@ -41,7 +45,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.hold_micros > 0 and (self.prepaid or capped)
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One request that wants to be let in.
 
     `input_tokens` is an estimate, put right at the end. `lease_ms` is how long it can be in flight
@@ -80,7 +84,7 @@ class Limit(StrEnum):
     CONCURRENCY = "concurrency"
 
 
-class Bucket(msgspec.Struct, frozen=True, kw_only=True):
+class Bucket(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """How full a token bucket is. `level` is in sixty-thousandths and may be in debt."""
 
     holder: Holder
@@ -100,14 +104,14 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True):
         return -(-missing // self.limit) if self.limit else 0
 
 
-class Granted(msgspec.Struct, frozen=True, kw_only=True, tag="granted"):
+class Granted(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="granted"):
     """The request is let in. `now_ms` is Redis' clock, in milliseconds of Unix time."""
 
     now_ms: int = 0
     buckets: tuple[Bucket, ...] = ()
 
 
-class RateLimited(msgspec.Struct, frozen=True, kw_only=True, tag="limited"):
+class RateLimited(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="limited"):
     """A limit refuses the request: of several, the one that takes longest to let it pass."""
 
     now_ms: int
@@ -118,7 +122,7 @@ class RateLimited(msgspec.Struct, frozen=True, kw_only=True, tag="limited"):
     wait_ms: int
 
 
-class Exhausted(msgspec.Struct, frozen=True, kw_only=True, tag="exhausted"):
+class Exhausted(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="exhausted"):
     """The balance does not cover the request's hold beside the holds of others."""
 
     now_ms: int
@@ -134,7 +138,7 @@ class Period(StrEnum):
     MONTHLY = "monthly"
 
 
-class Capped(msgspec.Struct, frozen=True, kw_only=True, tag="capped"):
+class Capped(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="capped"):
     """A spend cap does not cover the request's hold beside what is spent and held."""
 
     now_ms: int
@@ -145,7 +149,7 @@ class Capped(msgspec.Struct, frozen=True, kw_only=True, tag="capped"):
     held_micros: int
 
 
-class Unknown(msgspec.Struct, frozen=True, kw_only=True, tag="unknown"):
+class Unknown(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="unknown"):
     """The team's account must be loaded first."""
 
 
@@ -153,26 +157,14 @@ Refusal = RateLimited | Exhausted | Capped
 Decision = Granted | Refusal | Unknown
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """A request whose answer has ended, with what it used as far as its gateway knows.
+class Ended(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A request whose answer has ended, with what it used as far as whoever says so knows.
 
-    What it holds of its team's money stays held until it is settled, unless it never `began`: then
-    nobody is going to settle it.
-    """
-
-    claim: Claim
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    began: bool = True
-
-
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """A request whose entry in the ledger is made, or of which none will be made.
-
-    Its tokens are counted against its limits, whatever was said of them before.
+    What it holds of its team's money stays held until it is `settled`: its entry in the ledger is
+    made, or none will be made. Only what differs from what was said before counts.
     """
 
     request_id: str
-    key_id: str
-    prompt_tokens: int
-    output_tokens: int
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    settled: bool = False

@@ -3,82 +3,91 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import msgspec
 import redis
 
 from inference.transport.courier import Courier
 from jobs.ledger import AccountState
-from jobs.quota.claims import Claim, Decision, Ended, Settled
+from jobs.quota.claims import Claim, Ended
 from jobs.quota.keys import QuotaKeys
-from jobs.quota.scripts import (
-    REDIS_CLOCK,
-    decode_decision,
-    encode_settled,
-    encode_state,
-    read_script,
-)
+from jobs.quota.scripts import REDIS_CLOCK, encode_state, read_script
+
+# So many requests are ended in one step; Redis does nothing else meanwhile.
+_STEP = 100
+_encode = msgspec.msgpack.Encoder().encode
+_NO_STATE = encode_state(None)
+_NONE_ENDED = _encode(())
 
 
 class Quota:
-    """A gateway's end. Every method is one round trip, and raises what the Redis client raises."""
+    """A gateway's end. What a method returns raises what the Redis client raises.
+
+    Commands are on their way when a method returns, in the order of the calls.
+    """
 
     def __init__(self, courier: Courier, prefix: str, *, clock: str = REDIS_CLOCK) -> None:
         self._courier = courier
-        self._prefix = prefix
+        self._keys = QuotaKeys(prefix)
         self._admit = courier.script(read_script("admit", clock))
-        self._release = courier.script(read_script("release", clock))
         self._settle = courier.script(read_script("settle", clock))
 
-    async def admit(self, claim: Claim) -> Decision:
-        """Let a request in, or say what refuses it. Asked again, a request is not counted again."""
-        answer: bytes = await self._courier.run(
-            self._admit, self._keys(claim), [msgspec.msgpack.encode(claim)]
-        )
-        return decode_decision(answer)
+    def ask(self, claim: Claim) -> asyncio.Future[bytes]:
+        """Ask to let a request in; for the answer see `decode_decision`.
 
-    async def end(self, ended: Sequence[Ended]) -> list[bool]:
-        """End requests: give back concurrency, put estimates right, take what was put out.
-
-        Returns for each whether it was still known; of one that was ended before, only what the
-        figures differ by counts.
+        Asked again, a request is not counted again.
         """
-        answers = await asyncio.gather(*(self._end(each) for each in ended))
-        return [answer == 1 for answer in answers]
+        keys = self._keys.team(claim.team_id)
+        return self._courier.run(self._admit, keys, [_encode(claim)])
 
-    async def _end(self, ended: Ended) -> int:
-        figures = [ended.prompt_tokens, ended.output_tokens, 0 if ended.began else 1]
-        answer: int = await self._courier.run(
-            self._release, self._keys(ended.claim), [ended.claim.request_id, *figures]
-        )
-        return answer
+    def end(self, team_id: int, ended: Sequence[Ended]) -> asyncio.Future[None]:
+        """End requests: give back concurrency, put estimates right, take what was put out."""
+        keys = self._keys.team(team_id)
+        return self._courier.run(self._settle, keys, [_NO_STATE, _encode(ended)])
 
-    async def load(self, team_id: int, state: AccountState) -> None:
+    def load(self, team_id: int, state: AccountState) -> asyncio.Future[None]:
         """Tell of a team's account, unless a newer state of it is known."""
-        keys = QuotaKeys(self._prefix, team_id).team
-        await self._courier.run(self._settle, keys, [encode_state(state), encode_settled(())])
-
-    def _keys(self, claim: Claim) -> list[str]:
-        keys = QuotaKeys(self._prefix, claim.team_id)
-        return [*keys.team, keys.bucket(claim.key_id)]
+        keys = self._keys.team(team_id)
+        return self._courier.run(self._settle, keys, [encode_state(state), _NONE_ENDED])
 
 
 class Settler:
-    """The end of whoever writes the ledger, for use outside an event loop."""
+    """The end of whoever writes the ledger, for use outside an event loop.
+
+    Every method raises what the Redis client raises.
+    """
 
     def __init__(self, client: redis.Redis, prefix: str, *, clock: str = REDIS_CLOCK) -> None:
-        self._prefix = prefix
+        self._client = client
+        self._keys = QuotaKeys(prefix)
         self._settle = client.register_script(read_script("settle", clock))
+        self._tidy = client.register_script(read_script("tidy", clock))
 
-    def settle(self, team_id: int, state: AccountState, requests: Sequence[Settled] = ()) -> None:
+    def settle(self, team_id: int, state: AccountState, requests: Sequence[Ended] = ()) -> None:
         """Tell of a team's account after a commit, and end the requests that are settled in it.
 
         An older state than the one known is passed over, the requests are ended all the same; doing
-        it again is harmless. Raises what the Redis client raises.
+        it again is harmless.
         """
-        keys = QuotaKeys(self._prefix, team_id)
-        self._settle(
-            keys=[*keys.team, *(keys.bucket(request.key_id) for request in requests)],
-            args=[encode_state(state), encode_settled(requests)],
-        )
+        keys = self._keys.team(team_id)
+        account = encode_state(state)
+        for start in range(0, max(len(requests), 1), _STEP):
+            self._settle(keys=keys, args=[account, _encode(requests[start : start + _STEP])])
+
+    def teams(self) -> Iterator[int]:
+        """Yield every team of which anything is kept; one may come twice."""
+        for key in self._client.scan_iter(match=self._keys.every_team, count=1000):
+            team_id = self._keys.team_id(cast("bytes", key))
+            if team_id is not None:
+                yield team_id
+
+    def late(self, team_id: int, after_s: float) -> list[str]:
+        """Return requests that should have ended so long ago, and that nobody has settled.
+
+        Some of them, if there are many. What nothing needs to be known of any more is dropped.
+        """
+        keys = self._keys.team(team_id)
+        late = cast("list[bytes]", self._tidy(keys=keys, args=[round(1000 * after_s)]))
+        return [request_id.decode() for request_id in late]

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
+# In the order of `lua/team.lua`.
+_NAMES = ("state", "requests", "flights", "late")
+_TEAM_ID = re.compile(r":quota:\{(\d+)\}:")
+
 
 class QuotaKeys:
-    """One team's keys. The braces keep them in one slot of a cluster, as a script demands."""
+    """The keys of teams. The braces keep a team's in one slot of a cluster, as scripts demand."""
 
-    def __init__(self, prefix: str, team_id: int) -> None:
-        self._root = f"{prefix}:quota:{{{team_id}}}"
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def team(self, team_id: int) -> list[str]:
+        """The keys that every script names."""
+        root = f"{self._prefix}:quota:{{{team_id}}}"
+        return [f"{root}:{name}" for name in _NAMES]
 
     @property
-    def team(self) -> list[str]:
-        """The keys that every script names first, in the order of `lua/team.lua`."""
-        names = ("account", "totals", "requests", "leases", "flights", "bucket")
-        return [f"{self._root}:{name}" for name in names]
+    def every_team(self) -> str:
+        """A pattern for one key of each team of which anything is kept."""
+        return f"{self._prefix}:quota:*:{_NAMES[0]}"
 
-    def bucket(self, key_id: str) -> str:
-        """The token buckets of one API key."""
-        return f"{self._root}:bucket:{key_id}"
+    @staticmethod
+    def team_id(key: bytes) -> int | None:
+        """Return whose key it is, if it is any team's."""
+        match = _TEAM_ID.search(key.decode())
+        return int(match[1]) if match else None

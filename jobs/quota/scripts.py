@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date, timedelta
 from importlib import resources
 
@@ -10,7 +9,7 @@ import msgspec
 
 from jobs.amounts import MAX_MICROS
 from jobs.ledger import AccountState
-from jobs.quota.claims import Decision, Settled
+from jobs.quota.claims import Decision
 
 # A Lua expression for seconds and microseconds of Unix time; tests have a clock of their own.
 REDIS_CLOCK = "redis.call('TIME')"
@@ -32,8 +31,10 @@ def decode_decision(data: bytes) -> Decision:
     return _decision.decode(data)
 
 
-def encode_state(state: AccountState) -> bytes:
+def encode_state(state: AccountState | None) -> bytes:
     """Encode an account's state with the ends of its day and month: scripts have no calendar."""
+    if state is None:
+        return msgspec.msgpack.encode(None)
     day = date.fromisoformat(state.day)
     month = date.fromisoformat(f"{state.month}-01")
     return msgspec.msgpack.encode(
@@ -46,11 +47,6 @@ def encode_state(state: AccountState) -> bytes:
             "month_spent": _exact(state.month_spent_micros),
         }
     )
-
-
-def encode_settled(requests: Sequence[Settled]) -> bytes:
-    """Encode the requests that `settle` is to end."""
-    return msgspec.msgpack.encode(requests)
 
 
 def _midnight_ms(day: date) -> int:

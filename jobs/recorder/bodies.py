@@ -14,7 +14,6 @@ from jobs.models import RequestBody
 
 # The lowest level takes a fifth of the time of the usual one, and leaves a tenth more.
 _LEVEL = 1
-_encoder = msgspec.msgpack.Encoder()
 
 
 class Body(msgspec.Struct, kw_only=True):
@@ -37,10 +36,8 @@ _KEEP = (
 def says(record: Record) -> bool:
     """Whether a record carries something that is to be kept."""
     match record:
-        case Admitted(body=text):
-            return text is not None
-        case Closed(answer=parts):
-            return parts is not None
+        case Admitted(body=said) | Closed(answer=said):
+            return said is not None
     return False
 
 
@@ -49,8 +46,8 @@ def add(body: Body, record: Record) -> None:
     match record:
         case Admitted(body=bytes() as text):
             body.body = bytea(zlib.compress(text, _LEVEL))
-        case Closed(answer=tuple() as parts):
-            body.answer = bytea(zlib.compress(_encoder.encode(parts), _LEVEL))
+        case Closed(answer=bytes() as parts):
+            body.answer = bytea(zlib.compress(parts, _LEVEL))
 
 
 def save(bodies: Sequence[Body]) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 import msgspec
 from django.db import DataError, Error, IntegrityError
@@ -14,7 +15,7 @@ from django.utils import timezone
 from redis.exceptions import ResponseError
 
 from inference.transport.connection import Unreachable
-from inference.transport.records import Record, decode_record
+from inference.transport.records import Record, decode_entry, decode_record, encode_entry
 from jobs.quota.client import Settler
 from jobs.recorder import sweep
 from jobs.recorder.batch import write
@@ -25,10 +26,18 @@ from jobs.recorder.stream import Dead, Entry, RecordStream
 logger = logging.getLogger(__name__)
 
 # A transaction costs as much as a hundred requests in it: let them gather.
-GATHER_S = 0.25
+GATHER_S = 0.5
 _SWEEP_EVERY_S = 1.0
+_END_LATE_EVERY_S = 60.0
 _RETRY_AFTER_S = 1.0
-_Decoded = tuple[Entry, Record]
+
+
+class _Told(NamedTuple):
+    """One record, as it was written and as it was read."""
+
+    entry_id: bytes
+    data: msgspec.Raw
+    record: Record
 
 
 class Recorder:
@@ -40,6 +49,7 @@ class Recorder:
         self._settle_after_s = settle_after_s
         self._leadership = Leadership()
         self._sweep_at_s = 0.0
+        self._end_late_at_s = 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Record until told to stop, whatever becomes of PostgreSQL and Redis meanwhile."""
@@ -54,9 +64,8 @@ class Recorder:
                 self._leadership.release()
 
     def _record(self, stop: threading.Event) -> None:
-        self._stream.open()
         # What was kept back while nobody could write or read gets as long as everything else.
-        self._sweep_at_s = time.monotonic() + self._settle_after_s
+        self._sweep_at_s = self._end_late_at_s = time.monotonic() + self._settle_after_s
         logger.info("Recording")
         while not stop.is_set():
             batch = self._stream.read()
@@ -65,28 +74,29 @@ class Recorder:
             if not batch.more:
                 # Only now nothing is left that could still tell of a request.
                 self._sweep()
+                self._end_late()
                 stop.wait(GATHER_S)
 
     def _take(self, entries: Sequence[Entry]) -> None:
         dead: list[Dead] = []
         self._settle(self._write(_decode(entries, dead), dead))
-        for entry, reason in dead:
-            logger.error("Record %s cannot be kept and is put aside: %s", entry.id.decode(), reason)
-        self._stream.acknowledge(entries, dead)
+        for entry_id, _, reason in dead:
+            logger.error("Record %s cannot be kept and is put aside: %s", entry_id.decode(), reason)
+        self._stream.remove(entries, dead)
 
-    def _write(self, decoded: Sequence[_Decoded], dead: list[Dead]) -> list[Settlement]:
+    def _write(self, told: Sequence[_Told], dead: list[Dead]) -> list[Settlement]:
         """Write records in as few transactions as it takes to leave out those that cannot be."""
-        if not decoded:
+        if not told:
             return []
         try:
             with self._leadership.transaction():
-                return write([record for _, record in decoded], timezone.now())
+                return write([each.record for each in told], timezone.now())
         except (DataError, IntegrityError, ValueError, OverflowError) as error:
-            if len(decoded) == 1:
-                dead.append(Dead(decoded[0][0], _reason(error)))
+            if len(told) == 1:
+                dead.append(Dead(told[0].entry_id, encode_entry([told[0].data]), _reason(error)))
                 return []
-        middle = len(decoded) // 2
-        return self._write(decoded[:middle], dead) + self._write(decoded[middle:], dead)
+        middle = len(told) // 2
+        return self._write(told[:middle], dead) + self._write(told[middle:], dead)
 
     def _sweep(self) -> None:
         while time.monotonic() >= self._sweep_at_s:
@@ -97,6 +107,19 @@ class Recorder:
             if sum(len(each.requests) for each in settled) < sweep.LIMIT:
                 self._sweep_at_s = time.monotonic() + _SWEEP_EVERY_S
 
+    def _end_late(self) -> None:
+        """Drop what is held for requests of which there never was a record."""
+        if time.monotonic() < self._end_late_at_s:
+            return
+        for team_id in self._settler.teams():
+            try:
+                late = self._settler.late(team_id, self._settle_after_s)
+            except ResponseError:
+                logger.exception("The quota of team %d cannot be looked through", team_id)
+            else:
+                self._settle(sweep.end_late(team_id, late, timezone.now()))
+        self._end_late_at_s = time.monotonic() + _END_LATE_EVERY_S
+
     def _settle(self, settlements: Iterable[Settlement]) -> None:
         for each in settlements:
             try:
@@ -106,16 +129,20 @@ class Recorder:
                 logger.exception("The quota of team %d cannot be settled", each.team_id)
 
 
-def _decode(entries: Sequence[Entry], dead: list[Dead]) -> list[_Decoded]:
-    decoded = []
-    for entry in entries:
-        if entry.data is None:
-            continue
+def _decode(entries: Sequence[Entry], dead: list[Dead]) -> list[_Told]:
+    told = []
+    for entry_id, data in entries:
         try:
-            decoded.append((entry, decode_record(entry.data)))
+            records = decode_entry(data)
         except msgspec.DecodeError as error:
-            dead.append(Dead(entry, _reason(error)))
-    return decoded
+            dead.append(Dead(entry_id, data, _reason(error)))
+            continue
+        for record in records:
+            try:
+                told.append(_Told(entry_id, record, decode_record(record)))
+            except msgspec.DecodeError as error:
+                dead.append(Dead(entry_id, encode_entry([record]), _reason(error)))
+    return told
 
 
 def _reason(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from jobs import ledger
 from jobs.ledger import AccountState
 from jobs.pricing import load_prices
-from jobs.quota.claims import Settled
+from jobs.quota.claims import Ended
 from jobs.recorder import merge
 from jobs.recorder.rows import Row
 
@@ -21,7 +21,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
     team_id: int
     state: AccountState
-    requests: list[Settled]
+    requests: list[Ended]
 
 
 def settle(settled: Sequence[Row], now: datetime) -> None:
@@ -38,16 +38,16 @@ def settle(settled: Sequence[Row], now: datetime) -> None:
 
 def settlements(known: Iterable[Row], now: datetime) -> list[Settlement]:
     """Return what to tell of those of these requests that are settled."""
-    by_team: dict[int, list[Settled]] = defaultdict(list)
+    by_team: dict[int, list[Ended]] = defaultdict(list)
     for row in known:
         if row.settled_at is not None and row.team_id and row.key_id is not None:
-            settled = Settled(
+            ended = Ended(
                 request_id=row.id,
-                key_id=row.key_id,
                 prompt_tokens=row.input_tokens,
                 output_tokens=row.output_tokens,
+                settled=True,
             )
-            by_team[row.team_id].append(settled)
+            by_team[row.team_id].append(ended)
     if not by_team:
         return []
     states = ledger.read_states(list(by_team), now)

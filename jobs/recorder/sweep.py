@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
+from jobs import ledger
+from jobs.quota.claims import Ended
 from jobs.recorder import merge, rows
 from jobs.recorder.settling import Settlement, settle, settlements
 
@@ -21,3 +24,20 @@ def settle_overdue(before: datetime, now: datetime) -> list[Settlement]:
     settle(overdue, now)
     rows.save(overdue)
     return settlements(overdue, now)
+
+
+def end_late(team_id: int, late: Sequence[str], now: datetime) -> list[Settlement]:
+    """Return how to end requests that a quota has waited for in vain, of one team.
+
+    Of one that has no row nobody will ever tell: its gateway died between the quota's answer and
+    its first record, before any engine had the request. Of those that were settled the quota was
+    not told. The others are settled when they are overdue.
+    """
+    if not late:
+        return []
+    known = rows.load(late)
+    lost = [Ended(request_id=each, settled=True) for each in late if each not in known]
+    told = settlements(known.values(), now)
+    if lost:
+        told.append(Settlement(team_id=team_id, state=ledger.read_state(team_id), requests=lost))
+    return told

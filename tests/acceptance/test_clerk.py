@@ -5,9 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from inference.transport.records import encode_record
 from tests.acceptance.stack import Stack, ending, eventually
-from tests.records import admitted, closed, completed, new_id
+from tests.records import admitted, closed, completed, entry_of, new_id
 
 pytestmark = pytest.mark.acceptance
 
@@ -15,8 +14,8 @@ pytestmark = pytest.mark.acceptance
 def tell(stack: Stack) -> str:
     """Write what a gateway and an engine say of one request, and return its id."""
     request_id = new_id()
-    for record in (admitted(request_id), completed(request_id), closed(request_id)):
-        stack.redis.xadd(stack.keys.records, {"r": encode_record(record)})
+    told = entry_of(admitted(request_id), completed(request_id), closed(request_id))
+    stack.redis.xadd(stack.keys.records, {"r": told})
     return request_id
 
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from gateway.amounts import MICROS, amount_micros
 from gateway.credit import top_up
-from gateway.models import Team
+from gateway.management.team import team_id
 from inference.errors import TandemError
 
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
     help = "Adds credit that a team has paid for to its balance, and prints the new balance."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("team", help="the team's name")
+        parser.add_argument("team", type=team_id, help="the team's name or id")
         parser.add_argument("amount", type=amount_micros, help="of the currency, such as 25.00")
         parser.add_argument(
             "--nonce",
@@ -28,16 +28,13 @@ class Command(BaseCommand):
         parser.add_argument("--description", default="", help="what the team sees beside it")
 
     def handle(
-        self, *args: Any, team: str, amount: int, nonce: str, description: str, **options: Any
+        self, *args: Any, team: int, amount: int, nonce: str, description: str, **options: Any
     ) -> None:
-        found = Team.objects.filter(name=team).first()
-        if found is None:
-            raise CommandError(f"There is no team {team!r}.")
         try:
             entry = top_up(
-                found.pk, amount, nonce=nonce, actor="manage.py top_up", description=description
+                team, amount, nonce=nonce, actor="manage.py top_up", description=description
             )
         except TandemError as error:
             raise CommandError(error.message) from None
         balance = Decimal(entry.balance_after_micros) / MICROS
-        self.stdout.write(f"Entry {entry.number} of team {team!r}; the balance is {balance:f}.")
+        self.stdout.write(f"Entry {entry.number} of team {team}; the balance is {balance:f}.")

@@ -1,16 +1,29 @@
--- Takes over the account's state, unless a newer one is known, and ends the requests in it.
--- KEYS[7] and on: the bucket of the API key of each request. ARGV[1]: the state; ARGV[2]: a list of
--- Settled, both in MessagePack.
-local state = cmsgpack.unpack(ARGV[1])
-local version = tonumber(redis.call('HGET', ACCOUNT, 'version'))
-if not version or state.version >= version then
-  for field, value in pairs(state) do redis.call('HSET', ACCOUNT, field, whole(value)) end
+-- Takes over the account's state, unless a newer one is known, and ends requests.
+-- ARGV[1]: the state, or nil; ARGV[2]: a list of Ended, both in MessagePack. Of a request that is
+-- not known, or not any more, nothing is taken.
+local state, ended = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
+local team = holder(TEAM)
+if state and state.version >= (team.version or 0) then
+  for field, value in pairs(state) do team[field] = value end
 end
-for index, settled in ipairs(cmsgpack.unpack(ARGV[2])) do
-  local id = settled.request_id
-  local request = find(id)
-  if request then
-    finish(id, request, KEYS[6 + index], settled.prompt_tokens, settled.output_tokens)
-    forget(id, request)
+local ids = {}
+for index, each in ipairs(ended) do ids[index] = each[1] end
+local requests = find(ids)
+local kept, settled = {}, {}
+for _, each in ipairs(ended) do
+  local id, prompt_tokens, output_tokens, is_settled = unpack(each)
+  local request = requests[id]
+  if request and not request.is_settled then
+    finish(request, prompt_tokens, output_tokens)
+    if is_settled then
+      request.is_settled = true
+      settled[#settled + 1] = id
+    else
+      kept[#kept + 1] = id
+      kept[#kept + 1] = cmsgpack.pack(request)
+    end
   end
 end
+if #kept > 0 then redis.call('HSET', REQUESTS, unpack(kept)) end
+forget(settled, requests)
+save()

@@ -1,107 +1,146 @@
 -- What every script shares. `time` is Redis' own clock, so that those of gateways do not matter.
 --
--- account   hash: version, balance, day_end, day_spent, month_end, month_spent (micro-units, ms)
--- totals    hash: `held`, the sum of all holds; by the id of an API key its requests in flight
+-- state     hash: 'team', and the id of each API key -> a holder, in MessagePack
 -- requests  hash: request id -> what is known of it until it is settled, in MessagePack
--- leases    sorted set: request id -> when it is forgotten, should nobody ever settle it
 -- flights   sorted set: request id -> when it has ended, should nobody ever say so
--- bucket    hash: `at`, and the level of each token bucket at that time; no hash: all are full
+-- late      sorted set: request id -> when it had to end; nobody has settled it since
+--
+-- A holder has `known`, how many requests are known of it; `flying`, how many of them are in flight;
+-- `limits`, as the last claim had them, and `levels`, how full their buckets were `at` a time; no
+-- level: full. The team has `held` too, the sum of all holds; its account (version, balance, day_end,
+-- day_spent, month_end, month_spent; in micro-units and ms); and `sweep_at`: nothing is due before.
+--
+-- Calls cost more than all else here: each holder is read once and written once, all together.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local ACCOUNT, TOTALS, REQUESTS, LEASES, FLIGHTS, TEAM_BUCKET = unpack(KEYS, 1, 6)
+local STATE, REQUESTS, FLIGHTS, LATE = unpack(KEYS)
+local TEAM = 'team'
 
 -- Buckets count in sixty-thousandths: a limit per minute refills just itself in a millisecond.
 local UNIT = 60000
-local KINDS = {'requests', 'input_tokens', 'output_tokens'}
+-- By the place of their limit among the limits of a holder; the one behind is on concurrency.
+local REQUEST, INPUT, OUTPUT, CONCURRENCY = 1, 2, 3, 4
+local KINDS = {'requests', 'input_tokens', 'output_tokens', 'concurrency'}
 -- The recorder may be away for so long before a hold that it has not settled is dropped.
 local LEASE_MS = 24 * 60 * 60 * 1000
 local SWEEP = 100
+
+local loaded = {}
 
 -- Lua itself would write a large number with an exponent.
 local function whole(number)
   return string.format('%.0f', number)
 end
 
-local function add(field, amount)
-  if redis.call('HINCRBY', TOTALS, field, whole(amount)) <= 0 then
-    redis.call('HDEL', TOTALS, field)
-  end
-end
-
--- How full the limited buckets are by now.
-local function read_levels(bucket, limits)
+-- Returns a holder with its buckets as full as they are by now; by new limits, if there are any.
+local function holder(name, limits)
+  local found = loaded[name]
+  if found then return found end
+  local kept = redis.call('HGET', STATE, name)
+  found = kept and cmsgpack.unpack(kept) or {known = 0, flying = 0, held = 0, levels = {}}
+  found.limits = limits or found.limits or {}
+  local elapsed = math.max(0, now - (found.at or now))
   local levels = {}
-  if not next(limits) then return levels end
-  local stored = redis.call('HMGET', bucket, 'at', unpack(KINDS))
-  local elapsed = math.max(0, now - (tonumber(stored[1]) or now))
-  for index, kind in ipairs(KINDS) do
-    local limit = limits[kind .. '_per_minute']
+  for kind = REQUEST, OUTPUT do
+    local limit = found.limits[kind]
     if limit then
-      local level = tonumber(stored[index + 1]) or limit * UNIT
-      levels[kind] = math.min(limit * UNIT, level + elapsed * limit)
+      local full = limit * UNIT
+      levels[kind] = math.min(full, (found.levels[kind] or full) + elapsed * limit)
     end
   end
-  return levels
+  found.levels, found.at = levels, now
+  loaded[name] = found
+  return found
 end
 
-local function write_levels(bucket, limits, levels)
-  local fields = {'at', whole(now)}
-  local full_in = 0
-  for kind, level in pairs(levels) do
-    local limit = limits[kind .. '_per_minute']
-    fields[#fields + 1] = kind
-    fields[#fields + 1] = whole(level)
-    if limit > 0 then full_in = math.max(full_in, math.ceil((limit * UNIT - level) / limit)) end
+local function save()
+  local fields = {}
+  for name, each in pairs(loaded) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = cmsgpack.pack(each)
   end
-  if #fields == 2 then return end
-  redis.call('HSET', bucket, unpack(fields))
-  redis.call('PEXPIREAT', bucket, whole(now + full_in))
+  redis.call('HSET', STATE, unpack(fields))
 end
 
--- Takes from a bucket; a negative amount gives back.
-local function take(bucket, limits, amounts)
-  local levels = read_levels(bucket, limits)
-  for kind, level in pairs(levels) do
-    levels[kind] = math.min(limits[kind .. '_per_minute'] * UNIT, level - amounts[kind] * UNIT)
+-- Takes from a bucket, if there is one; a negative amount gives back.
+local function take(from, kind, amount)
+  local level = from.levels[kind]
+  if level then
+    from.levels[kind] = math.min(from.limits[kind] * UNIT, level - amount * UNIT)
   end
-  write_levels(bucket, limits, levels)
-end
-
-local function find(id)
-  local known = redis.call('HGET', REQUESTS, id)
-  return known and cmsgpack.unpack(known)
 end
 
 -- Gives a request's concurrency back, once.
-local function land(id, request)
-  if redis.call('ZREM', FLIGHTS, id) == 1 and request then add(request.key_id, -1) end
+local function land(request)
+  if not request.flying then return end
+  request.flying = false
+  for _, name in ipairs({TEAM, request.key_id}) do
+    local from = holder(name)
+    from.flying = math.max(0, from.flying - 1)
+  end
 end
 
 -- Ends a request and counts what it used, instead of what was estimated or said before.
-local function finish(id, request, key_bucket, prompt_tokens, output_tokens)
-  land(id, request)
-  local amounts = {
-    requests = 0,
-    input_tokens = prompt_tokens - request.input_tokens,
-    output_tokens = output_tokens - request.output_tokens,
-  }
-  if amounts.input_tokens == 0 and amounts.output_tokens == 0 then return end
-  take(key_bucket, request.key, amounts)
-  take(TEAM_BUCKET, request.team, amounts)
+local function finish(request, prompt_tokens, output_tokens)
+  land(request)
+  for _, name in ipairs({TEAM, request.key_id}) do
+    local from = holder(name)
+    take(from, INPUT, prompt_tokens - request.input_tokens)
+    take(from, OUTPUT, output_tokens - request.output_tokens)
+  end
   request.input_tokens, request.output_tokens = prompt_tokens, output_tokens
-  redis.call('HSET', REQUESTS, id, cmsgpack.pack(request))
 end
 
--- Drops a request, and its hold with it.
-local function forget(id, request)
-  land(id, request)
-  redis.call('ZREM', LEASES, id)
-  redis.call('HDEL', REQUESTS, id)
-  if request and request.hold > 0 then add('held', -request.hold) end
+-- Drops requests, which are found by their ids.
+local function forget(ids, requests)
+  if #ids == 0 then return end
+  local team = holder(TEAM)
+  for _, id in ipairs(ids) do
+    local request = requests[id]
+    if request then
+      team.held = math.max(0, team.held - request.hold)
+      for _, from in ipairs({team, holder(request.key_id)}) do
+        from.known = math.max(0, from.known - 1)
+      end
+    end
+  end
+  redis.call('HDEL', REQUESTS, unpack(ids))
+  redis.call('ZREM', FLIGHTS, unpack(ids))
+  redis.call('ZREM', LATE, unpack(ids))
 end
 
--- Ends and drops what nobody has in time.
+-- Returns what is known of requests, by their ids.
+local function find(ids)
+  local found = {}
+  if #ids == 0 then return found end
+  for index, known in ipairs(redis.call('HMGET', REQUESTS, unpack(ids))) do
+    if known then found[ids[index]] = cmsgpack.unpack(known) end
+  end
+  return found
+end
+
+local function due(set, at)
+  return redis.call('ZRANGEBYSCORE', set, '-inf', whole(at), 'LIMIT', 0, SWEEP)
+end
+
+local function first(set)
+  return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
+end
+
+-- Ends what nobody has in time, and drops what nobody has settled long after.
 local function sweep()
-  local due = {'-inf', whole(now), 'LIMIT', 0, SWEEP}
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', FLIGHTS, unpack(due))) do land(id, find(id)) end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', LEASES, unpack(due))) do forget(id, find(id)) end
+  local team = holder(TEAM)
+  if not team.sweep_at or now < team.sweep_at then return end
+  local ended = due(FLIGHTS, now)
+  for id, request in pairs(find(ended)) do
+    land(request)
+    redis.call('HSET', REQUESTS, id, cmsgpack.pack(request))
+    redis.call('ZADD', LATE, whole(request.ends), id)
+  end
+  if #ended > 0 then redis.call('ZREM', FLIGHTS, unpack(ended)) end
+  local lost = due(LATE, now - LEASE_MS)
+  forget(lost, find(lost))
+  local flight, late = first(FLIGHTS), first(LATE)
+  team.sweep_at = math.min(flight or math.huge, late and late + LEASE_MS or math.huge)
+  if team.sweep_at == math.huge then team.sweep_at = nil end
+  save()
 end

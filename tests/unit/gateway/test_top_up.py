@@ -25,8 +25,10 @@ def run(*args: str) -> str:
 
 
 def test_it_adds_to_the_balance_and_says_what_it_is(team: Team) -> None:
-    assert run("blue", "25.00") == "Entry 1 of team 'blue'; the balance is 25.\n"
-    assert run("blue", "0.000001") == "Entry 2 of team 'blue'; the balance is 25.000001.\n"
+    assert run("blue", "25.00") == f"Entry 1 of team {team.pk}; the balance is 25.\n"
+    assert (
+        run(str(team.pk), "0.000001") == f"Entry 2 of team {team.pk}; the balance is 25.000001.\n"
+    )
     entry = LedgerEntry.objects.get(number=1)
     assert (entry.account_id, entry.kind, entry.amount_micros) == (team.pk, "topup", 25_000_000)
     assert entry.actor == "manage.py top_up"
@@ -42,7 +44,7 @@ def test_a_nonce_makes_it_harmless_to_repeat() -> None:
 
 
 def test_it_refuses_a_team_that_there_is_not() -> None:
-    with pytest.raises(CommandError, match="There is no team 'red'"):
+    with pytest.raises(CommandError, match="there is no team 'red'"):
         run("red", "5")
 
 

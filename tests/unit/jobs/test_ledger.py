@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from inference.errors import ErrorCode, TandemError
 from inference.events import Usage
@@ -223,3 +224,47 @@ def test_a_balance_stays_within_what_every_part_can_hold() -> None:
     ledger.adjust(1, -MAX_MICROS)
     with pytest.raises(TandemError, match="the balance would be beyond"):
         ledger.adjust(1, -1)
+
+
+def make_entry(number: int, amount: int, balance: int, team_id: int = 1) -> LedgerEntry:
+    return LedgerEntry(
+        account_id=team_id,
+        number=number,
+        kind=LedgerEntry.Kind.ADJUSTMENT,
+        reference=f"{number}",
+        amount_micros=amount,
+        balance_after_micros=balance,
+    )
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        [make_entry(2, 5, 106)],
+        [make_entry(3, 5, 105)],
+        [make_entry(2, 5, 105), make_entry(3, 5, 111)],
+        [make_entry(2, 5, 105), make_entry(4, 5, 110)],
+        [make_entry(2, 5, 105), make_entry(1, 7, 8, team_id=2)],
+        [make_entry(2, 5, 105, team_id=2)],
+    ],
+)
+def test_the_database_refuses_what_does_not_follow(added: list[LedgerEntry]) -> None:
+    ledger.top_up(1, 100)
+    Account.objects.create(team_id=2)
+    with pytest.raises(IntegrityError, match="does not follow"), transaction.atomic():
+        LedgerEntry.objects.bulk_create(added)
+    assert entries() == [(1, "topup", 100, 100)]
+
+
+def test_the_database_takes_many_entries_at_once_in_any_order() -> None:
+    ledger.top_up(1, 100)
+    Account.objects.create(team_id=2)
+    added = [
+        make_entry(3, 5, 110),
+        make_entry(1, 7, 7, team_id=2),
+        make_entry(2, 5, 105),
+        make_entry(2, -9, -2, team_id=2),
+    ]
+    LedgerEntry.objects.bulk_create(added)
+    assert [number for number, *_ in entries()] == [1, 2, 3]
+    assert [number for number, *_ in entries(2)] == [1, 2]

@@ -160,9 +160,8 @@ async def test_a_finished_request_is_closed_with_its_usage_and_answer(rig: Rig) 
     ticket.close(run)
     record = rig.closed
     assert (record.ending, record.detail, record.usage) == (Ending.FINISHED, "end", USAGE)
-    assert record.answer == (TextPart("hello"),)
-    digest = hashlib.sha256(msgspec.msgpack.encode(record.answer)).digest()
-    assert record.answer_digest == digest
+    assert record.answer == msgspec.msgpack.encode([TextPart("hello")])
+    assert record.answer_digest == hashlib.sha256(record.answer).digest()
     assert (record.engine_id, record.attempts) == ("e1", 1)
     assert record.first_token_at_s is not None
     assert before_s - 1 < record.first_token_at_s <= record.at_s

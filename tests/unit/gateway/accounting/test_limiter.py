@@ -199,34 +199,64 @@ async def test_without_redis_it_lets_in_if_so_decided(
 async def test_it_waits_for_a_redis_that_is_away_for_a_moment(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admit = Quota.admit
+    ask = Quota.ask
     failures = iter([ConnectionResetError(), ConnectionResetError()])
 
-    async def flaky(self: Quota, claim: Claim) -> Any:
+    def flaky(self: Quota, claim: Claim) -> asyncio.Future[bytes]:
+        answer = asyncio.get_running_loop().create_future()
         for failure in failures:
-            raise failure
-        return await admit(self, claim)
+            answer.set_exception(failure)
+            return answer
+        return ask(self, claim)
 
-    monkeypatch.setattr(Quota, "admit", flaky)
+    monkeypatch.setattr(Quota, "ask", flaky)
     granted = await make(wait_s=60.0).admit(make_claim(key=Limits(requests_per_minute=5)))
     assert granted.buckets[0].remaining == 4
 
 
+@pytest.fixture
+def lossy(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have every answer get lost, and return the requests that were asked for."""
+    ask = Quota.ask
+    asked: list[str] = []
+
+    async def lose(answer: asyncio.Future[bytes], claim: Claim) -> bytes:
+        await answer
+        asked.append(claim.request_id)
+        raise ConnectionResetError
+
+    def ask_in_vain(self: Quota, claim: Claim) -> asyncio.Future[bytes]:
+        return asyncio.create_task(lose(ask(self, claim), claim))
+
+    monkeypatch.setattr(Quota, "ask", ask_in_vain)
+    return asked
+
+
 async def test_what_was_granted_in_an_answer_that_got_lost_is_taken_back(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, lossy: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limiter = make()
     limits = Limits(max_concurrent=1)
-    admit = Quota.admit
-
-    async def lose_the_answer(self: Quota, claim: Claim) -> Any:
-        await admit(self, claim)
-        raise ConnectionResetError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Quota, "admit", lose_the_answer)
-        assert await code_of(limiter, make_claim(team=limits)) is ErrorCode.UNAVAILABLE
+    assert await code_of(limiter, make_claim(team=limits)) is ErrorCode.UNAVAILABLE
+    assert lossy
     await limiter.stop()
+    monkeypatch.undo()
+    await limiter.admit(make_claim(team=limits))
+
+
+async def test_a_caller_that_leaves_while_redis_is_away_leaves_nothing_behind(
+    make: Make, lossy: list[str], eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter = make(wait_s=60.0)
+    limits = Limits(max_concurrent=1)
+    asking = asyncio.create_task(limiter.admit(make_claim(team=limits)))
+    await eventually(lambda: bool(lossy))
+    # It waits until it may ask again.
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    await limiter.stop()
+    monkeypatch.undo()
     await limiter.admit(make_claim(team=limits))
 
 

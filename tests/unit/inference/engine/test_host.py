@@ -31,7 +31,7 @@ from inference.transport.frames import (
 )
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
-from inference.transport.records import Completed, Ending, decode_record
+from inference.transport.records import Completed, Ending, decode_entry, decode_record
 from tests.conftest import Eventually
 from tests.contracts.requests import make_entry, make_request
 from tests.streams import entries_of, until
@@ -92,7 +92,9 @@ async def completed(client: redis.asyncio.Redis, options: TransportOptions) -> l
 
     async def look() -> list[Completed]:
         entries = await entries_of(client, Keys(options.prefix).records)
-        records = [decode_record(fields[b"r"]) for _, fields in entries]
+        records = [
+            decode_record(record) for _, fields in entries for record in decode_entry(fields[b"r"])
+        ]
         return [record for record in records if isinstance(record, Completed)]
 
     return await until(look)

@@ -15,7 +15,7 @@ from inference.transport import record_writer
 from inference.transport.courier import Courier
 from inference.transport.keys import Keys
 from inference.transport.record_writer import RecordWriter
-from inference.transport.records import Closed, Ending, decode_record
+from inference.transport.records import Closed, Ending, decode_entry, decode_record
 from tests.streams import entries_of, until
 
 
@@ -30,7 +30,7 @@ class Server:
     def send(self, *command: Any) -> asyncio.Future[Any]:
         answer = asyncio.get_running_loop().create_future()
         if command[0] == "INFO":
-            answer.set_result({"run_id": self.run_id})
+            answer.set_result(f"# Server\r\nrun_id:{self.run_id}\r\n".encode())
         elif self.away:
             answer.set_exception(RedisConnectionError())
         else:
@@ -74,7 +74,11 @@ def closed(request_id: str) -> Closed:
 
 async def ids(client: redis.asyncio.Redis, keys: Keys) -> list[str]:
     entries = await entries_of(client, keys.records)
-    return [decode_record(fields[b"r"]).request_id for _, fields in entries]
+    return [
+        decode_record(record).request_id
+        for _, fields in entries
+        for record in decode_entry(fields[b"r"])
+    ]
 
 
 async def test_it_writes_in_order(

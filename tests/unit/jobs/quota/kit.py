@@ -13,8 +13,10 @@ import redis
 from inference.transport.connection import connect
 from inference.transport.courier import Courier
 from jobs.ledger import AccountState
-from jobs.quota.claims import Claim, Ended, Settled, Spend
+from jobs.quota.claims import Claim, Decision, Ended, Spend
 from jobs.quota.client import Quota, Settler
+from jobs.quota.keys import QuotaKeys
+from jobs.quota.scripts import decode_decision
 
 TEAM = 7
 KEY = "key-one"
@@ -40,12 +42,12 @@ def prepaid(hold_micros: int) -> Spend:
     return Spend(hold_micros=hold_micros, prepaid=True)
 
 
-def settled(claim: Claim, prompt_tokens: int = 0, output_tokens: int = 0) -> Settled:
-    return Settled(
+def settled(claim: Claim, prompt_tokens: int = 0, output_tokens: int = 0) -> Ended:
+    return Ended(
         request_id=claim.request_id,
-        key_id=claim.key_id,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
+        settled=True,
     )
 
 
@@ -63,16 +65,21 @@ def make_state(now_ms: int = NOON, **changes: Any) -> AccountState:
 
 
 class OneByOne(Quota):
-    """A quota that is told of one end at a time."""
+    """A quota that is asked, and told of one end at a time."""
 
-    async def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> bool:
-        """End a request; say whether it was known."""
-        ended = Ended(claim=claim, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
-        return (await self.end([ended]))[0]
+    async def admit(self, claim: Claim) -> Decision:
+        return decode_decision(await self.ask(claim))
+
+    async def release(self, claim: Claim, prompt_tokens: int, output_tokens: int) -> None:
+        """End a request."""
+        ended = Ended(
+            request_id=claim.request_id, prompt_tokens=prompt_tokens, output_tokens=output_tokens
+        )
+        await self.end(claim.team_id, [ended])
 
     async def withdraw(self, claim: Claim) -> None:
         """End a request that never began."""
-        await self.end([Ended(claim=claim, began=False)])
+        await self.end(claim.team_id, [settled(claim)])
 
 
 class QuotaKit:
@@ -85,6 +92,7 @@ class QuotaKit:
         clock = f"{{0, redis.call('GET', '{self.prefix}:now') * 1000}}"
         self.quota = OneByOne(Courier(self.client), self.prefix, clock=clock)
         self.settler = Settler(self.sync, self.prefix, clock=clock)
+        self.keys = QuotaKeys(self.prefix).team(TEAM)
         self.set_time(NOON)
 
     def set_time(self, now_ms: int) -> None:
@@ -93,6 +101,16 @@ class QuotaKit:
 
     def advance(self, milliseconds: int) -> None:
         self.set_time(self.now_ms + milliseconds)
+
+    def holders(self) -> dict[str, dict[str, Any]]:
+        """What is kept of the team and of each key."""
+        state: Any = self.sync.hgetall(self.keys[0])
+        return {name.decode(): msgspec.msgpack.decode(kept) for name, kept in state.items()}
+
+    def requests(self) -> set[str]:
+        """The requests that are known."""
+        known: Any = self.sync.hkeys(self.keys[1])
+        return {request_id.decode() for request_id in known}
 
     def kept(self) -> set[str]:
         """What is kept of teams, by the last part of its key."""

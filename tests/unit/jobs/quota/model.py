@@ -10,6 +10,7 @@ from jobs.quota.claims import (
     Capped,
     Claim,
     Decision,
+    Ended,
     Exhausted,
     Granted,
     Holder,
@@ -17,7 +18,6 @@ from jobs.quota.claims import (
     Limits,
     Period,
     RateLimited,
-    Settled,
     Unknown,
 )
 from tests.unit.jobs.quota.kit import DAY_MS, MINUTE_MS, make_state
@@ -64,7 +64,7 @@ class QuotaModel:
     def admit(self, claim: Claim) -> Decision:
         if claim.request_id in self.requests:
             return Granted(now_ms=self.now_ms, buckets=self._buckets(claim))
-        self._sweep()
+        self.sweep()
         refusal = self._broke(claim) or self._limited(claim)
         if refusal is not None:
             return refusal
@@ -75,10 +75,10 @@ class QuotaModel:
             self._take(holder, Limit.INPUT_TOKENS, claim.input_tokens * MINUTE_MS)
         return Granted(now_ms=self.now_ms, buckets=self._buckets(claim))
 
-    def release(self, request_id: str, prompt_tokens: int, output_tokens: int) -> bool:
+    def release(self, request_id: str, prompt_tokens: int, output_tokens: int) -> None:
         request = self.requests.get(request_id)
         if request is None:
-            return False
+            return
         request.flying = False
         for holder in (request.claim.key_id, "team"):
             more = prompt_tokens - request.prompt_tokens
@@ -86,14 +86,21 @@ class QuotaModel:
             more = output_tokens - request.output_tokens
             self._take(holder, Limit.OUTPUT_TOKENS, more * MINUTE_MS)
         request.prompt_tokens, request.output_tokens = prompt_tokens, output_tokens
-        return True
 
-    def settle(self, state: AccountState, settled: list[Settled]) -> None:
+    def settle(self, state: AccountState, settled: list[Ended]) -> None:
         if self.state is None or state.version >= self.state.version:
             self.state = state
         for each in settled:
             self.release(each.request_id, each.prompt_tokens, each.output_tokens)
             self.requests.pop(each.request_id, None)
+
+    def late(self, after_ms: int) -> set[str]:
+        self.sweep()
+        return {
+            request_id
+            for request_id, request in self.requests.items()
+            if request.flies_until_ms <= self.now_ms - after_ms
+        }
 
     @property
     def held(self) -> int:
@@ -106,7 +113,7 @@ class QuotaModel:
             for request in self.requests.values()
         )
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         for request_id, request in list(self.requests.items()):
             request.flying = request.flying and request.flies_until_ms > self.now_ms
             if request.kept_until_ms <= self.now_ms:

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from jobs.quota.claims import Bucket, Granted, Holder, Limit, Limits, RateLimited
-from tests.unit.jobs.quota.kit import MINUTE_MS, QuotaKit, make_claim, make_state, settled
+from tests.unit.jobs.quota.kit import (
+    KEY,
+    MINUTE_MS,
+    TEAM,
+    QuotaKit,
+    make_claim,
+    make_state,
+    settled,
+)
 
 
 def remaining(decision: Granted | RateLimited) -> dict[tuple[str, str], int]:
@@ -120,7 +128,7 @@ async def test_an_estimate_is_put_right_by_the_real_prompt(kit: QuotaKit) -> Non
     limits = Limits(input_tokens_per_minute=1000)
     claim = make_claim(key=limits, team=limits, input_tokens=600)
     await kit.quota.admit(claim)
-    assert await kit.quota.release(claim, 150, 40)
+    await kit.quota.release(claim, 150, 40)
     left = remaining(await granted(kit, key=limits, team=limits, input_tokens=0))
     assert left == {("key", "input_tokens"): 850, ("team", "input_tokens"): 850}
 
@@ -154,13 +162,13 @@ async def test_tokens_are_counted_once_whoever_says_them(
     await kit.quota.admit(claim)
     if settled_first:
         kit.settler.settle(claim.team_id, make_state(), [settled(claim, 100, 200)])
-        assert not await kit.quota.release(claim, 100, 200)
+        await kit.quota.release(claim, 100, 200)
     else:
         # The gateway of a client that left knows less than the engine.
         await kit.quota.release(claim, 0, 20)
         await kit.quota.release(claim, 0, 20)
         kit.settler.settle(claim.team_id, make_state(), [settled(claim, 100, 200)])
-        assert not await kit.quota.release(claim, 0, 20)
+        await kit.quota.release(claim, 0, 20)
     left = remaining(await granted(kit, key=limits, input_tokens=0))
     assert left == {("key", "input_tokens"): 900, ("key", "output_tokens"): 800}
 
@@ -217,14 +225,19 @@ async def test_the_largest_limit_is_exact(kit: QuotaKit) -> None:
     )
 
 
-async def test_nothing_is_left_of_a_key_once_its_requests_are_settled(kit: QuotaKit) -> None:
+async def test_nothing_is_left_of_a_key_once_its_buckets_are_full(kit: QuotaKit) -> None:
     limits = Limits(requests_per_minute=100, max_concurrent=3)
     claim = make_claim(key=limits, team=limits)
     await kit.quota.admit(claim)
+    assert kit.settler.late(TEAM, 0.0) == []
+    assert kit.holders().keys() == {"team", KEY}
     await kit.quota.release(claim, 10, 0)
-    kit.settler.settle(claim.team_id, make_state(), [settled(claim, 10, 0)])
-    buckets = {"bucket", f"bucket:{claim.key_id}"}
-    assert kit.kept() == {"account", *buckets}
-    # They are full in 600 ms, and that is what no bucket stands for.
-    for key in kit.sync.scan_iter(f"{kit.prefix}:*bucket*"):
-        assert kit.sync.pexpiretime(key) == kit.now_ms + 600
+    kit.settler.settle(TEAM, make_state(), [settled(claim, 10, 0)])
+    kit.advance(599)
+    kit.settler.late(TEAM, 0.0)
+    assert kit.holders().keys() == {"team", KEY}
+    kit.advance(1)
+    kit.settler.late(TEAM, 0.0)
+    # What is known of its account stays.
+    assert kit.holders().keys() == {"team"}
+    assert kit.kept() == {"state"}

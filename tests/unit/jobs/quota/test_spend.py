@@ -117,6 +117,25 @@ async def test_a_hold_that_is_never_settled_is_dropped_a_day_after_its_lease(
     assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(1000))), Granted)
 
 
+async def test_what_should_have_ended_and_is_not_settled_is_told_of(kit: QuotaKit) -> None:
+    await kit.quota.load(TEAM, make_state(balance_micros=1000))
+    silent, ended, flying = (
+        make_claim(spend=prepaid(100), lease_ms=lease_ms) for lease_ms in (5000, 5000, 70_000)
+    )
+    for claim in (silent, ended, flying):
+        await kit.quota.admit(claim)
+    await kit.quota.release(ended, 1, 1)
+    kit.advance(64_999)
+    assert kit.settler.late(TEAM, 60.0) == []
+    kit.advance(1)
+    late = kit.settler.late(TEAM, 60.0)
+    assert set(late) == {silent.request_id, ended.request_id}
+    assert list(kit.settler.teams()) == [TEAM]
+    kit.settler.settle(TEAM, make_state(balance_micros=1000), [settled(silent), settled(ended)])
+    assert kit.settler.late(TEAM, 60.0) == []
+    assert kit.holders()["team"]["held"] == 100
+
+
 async def test_an_older_state_changes_nothing_but_ends_its_requests(kit: QuotaKit) -> None:
     await kit.quota.load(TEAM, make_state(version=5, balance_micros=500))
     claim = make_claim(spend=prepaid(500))
@@ -182,4 +201,5 @@ async def test_many_requests_are_settled_in_one_step(kit: QuotaKit) -> None:
         await kit.quota.admit(claim)
     assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(1))), Exhausted)
     kit.settler.settle(TEAM, make_state(version=2), [settled(claim) for claim in claims])
-    assert kit.kept() == {"account"}
+    assert kit.kept() == {"state"}
+    assert {each["flying"] for each in kit.holders().values()} == {0}

@@ -14,6 +14,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
+from gateway.management.team import team_id
 from jobs.usage_csv import usage_entries, write_csv
 
 
@@ -26,7 +27,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--from", dest="first", type=_day, required=True, metavar="DATE")
         parser.add_argument("--to", dest="last", type=_day, required=True, metavar="DATE")
-        parser.add_argument("--team", type=int, metavar="ID", help="one team (default: all)")
+        parser.add_argument("--team", type=team_id, help="one team, by name or id (default: all)")
         parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
 
     def handle(

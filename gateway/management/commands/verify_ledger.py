@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from gateway.management.team import team_id
 from jobs.recount import Recount
 
 _SHOWN = 100
@@ -19,9 +20,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--team", type=int, metavar="ID", help="recount this team's account (all)"
-        )
+        parser.add_argument("--team", type=team_id, help="one team, by name or id (default: all)")
 
     def handle(self, *args: Any, team: int | None, **options: Any) -> None:
         recount = Recount(team)
