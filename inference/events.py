@@ -36,6 +36,14 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cache_written_tokens: int = 0
     thinking_tokens: int = 0
 
+    def of_choice(self, choice: int) -> Usage:
+        """Return what counts of one of several answers to a prompt: the prompt does only once."""
+        if not choice:
+            return self
+        return msgspec.structs.replace(
+            self, prompt_tokens=0, cached_tokens=0, cache_written_tokens=0
+        )
+
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
     """The prompt is tokenized and handed to the engine."""
@@ -43,10 +51,31 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
     prompt_tokens: int
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag="text"):
-    """The next piece of the answer; never empty."""
+# Millions of these may be alive at once, and none can be in a cycle: the collector leaves them out.
+class Likely(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A token and the natural logarithm of its probability. `token` is its text, as far as one
+    token can be text; `data` its bytes."""
+
+    token: str
+    logprob: float
+    data: bytes
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The token that was taken at one place, and the likeliest ones there, most likely first."""
+
+    taken: Likely
+    likeliest: tuple[Likely, ...] = ()
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+    """The next piece of the answer; never empty.
+
+    `logprobs` are those of the tokens that were made since the last piece, where asked for.
+    """
 
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class ThinkingDelta(msgspec.Struct, frozen=True, tag="thinking"):

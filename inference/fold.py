@@ -15,6 +15,7 @@ from inference.events import (
     Started,
     TextDelta,
     ThinkingDelta,
+    TokenLogprob,
     ToolCallDelta,
     ToolCallStarted,
 )
@@ -23,11 +24,15 @@ from inference.request import TextPart, ThinkingPart, ToolCallPart
 AnswerPart = TextPart | ThinkingPart | ToolCallPart
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer: its parts, in the order they came, and how it ended."""
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole answer: its parts, in the order they came, and how it ended.
+
+    `logprobs` has those of every text part, one after another; it is empty where nobody asked.
+    """
 
     parts: tuple[AnswerPart, ...]
     finished: Finished
+    logprobs: tuple[tuple[TokenLogprob, ...], ...] = ()
 
     @property
     def text(self) -> str:
@@ -41,7 +46,7 @@ async def fold(events: AsyncIterable[Event]) -> Answer:
     async for event in events:
         match event:
             case Finished():
-                return Answer(parts=tuple(parts.closed()), finished=event)
+                return parts.answer(event)
             case Failed(code=code, message=message):
                 raise TandemError(code, message)
             case Started():
@@ -57,6 +62,8 @@ class Parts:
     def __init__(self) -> None:
         self._done: list[AnswerPart] = []
         self._pieces: list[str] = []
+        self._scores: list[TokenLogprob] = []
+        self._logprobs: list[tuple[TokenLogprob, ...]] = []
         self._open: type[TextDelta | ThinkingDelta] | ToolCallStarted | None = None
 
     def add(self, delta: Delta) -> None:
@@ -72,6 +79,16 @@ class Parts:
                     self._close()
                     self._open = type(delta)
                 self._pieces.append(text)
+                if isinstance(delta, TextDelta):
+                    self._scores += delta.logprobs
+
+    def answer(self, finished: Finished) -> Answer:
+        """Return the whole answer; no delta may follow."""
+        parts = tuple(self.closed())
+        scored = any(self._logprobs)
+        return Answer(
+            parts=parts, finished=finished, logprobs=tuple(self._logprobs) if scored else ()
+        )
 
     def closed(self) -> list[AnswerPart]:
         """Return the parts; no delta may follow."""
@@ -85,7 +102,11 @@ class Parts:
                 self._done.append(ToolCallPart(id=call_id, name=name, arguments=text or "{}"))
             case None:
                 pass
-            case kind:
-                self._done.append(TextPart(text) if kind is TextDelta else ThinkingPart(text))
+            case kind if kind is TextDelta:
+                self._done.append(TextPart(text))
+                self._logprobs.append(tuple(self._scores))
+                self._scores = []
+            case _:
+                self._done.append(ThinkingPart(text))
         self._open = None
         self._pieces = []

@@ -74,14 +74,27 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How tokens are chosen. `None` means the model's own default.
 
     `temperature` 0 is greedy; `top_p` lies in (0, 1]; `top_k` is at least 1; `stop` holds the
-    texts that end the answer, none of them empty.
+    texts that end the answer, none of them empty. `min_p` lies in [0, 1], the two penalties in
+    [-2, 2], `repetition_penalty` is above 0. `logit_bias` maps token ids (as decimal text) to
+    [-100, 100]. `logprobs` asks for the log probability of each token of the answer, and of that
+    many likely others beside it (0 to 20). `cut_to_context` lowers `max_tokens` to what the prompt
+    leaves of the context: for callers who named no number.
     """
 
     max_tokens: int
+    cut_to_context: bool = False
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     stop: tuple[str, ...] = ()
+    seed: int | None = None
+    min_p: float | None = None
+    min_tokens: int = 0
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: int | None = None
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +149,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     `id` is a UUID in its canonical form; `model` is a catalogue id; `deadline_s` is in seconds
     of Unix time; `cache_salt` keeps one team's prefix cache apart from another's. `thinking` None
     is the model's default; `output_schema` is the JSON Schema that the answer's text must match.
-    `owner` None is the service's own asking, as for a canary: nobody pays.
+    `owner` None is the service's own asking, as for a canary: nobody pays. `choice` counts the
+    answers that were asked for to one prompt, from 0: each is a request of its own, and only the
+    first one's prompt is counted.
     """
 
     id: str
@@ -152,4 +167,5 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoice = ToolChoice()
     thinking: bool | None = None
     thinking_budget_tokens: int | None = None
+    choice: int = 0
     output_schema: dict[str, Any] | None = None

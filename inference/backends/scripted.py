@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import msgspec
 
 from inference.backends.answers import Blocks
-from inference.backends.limits import check_lengths
+from inference.backends.limits import allowed_tokens
 from inference.backends.marks import marked_prefix
 from inference.backends.port import BackendStats, Tally
 from inference.backends.schemas import check_size
@@ -33,8 +33,11 @@ from inference.events import (
     Failed,
     Finished,
     FinishReason,
+    Likely,
     Started,
+    TextDelta,
     ThinkingDelta,
+    TokenLogprob,
 )
 from inference.request import (
     GenerationRequest,
@@ -129,9 +132,9 @@ class ScriptedBackend:
         try:
             script = self._script(request)
             prompt_tokens = _count(request)
-            check_lengths(
+            max_tokens = allowed_tokens(
                 prompt_tokens=prompt_tokens,
-                max_tokens=request.sampling.max_tokens,
+                sampling=request.sampling,
                 context_tokens=self._entry.context_tokens,
             )
             if script.start_delay_s:
@@ -139,7 +142,7 @@ class ScriptedBackend:
             tally.prompt_tokens = prompt_tokens
             tally.cached_tokens = min(script.cached_tokens, prompt_tokens)
             yield Started(prompt_tokens=prompt_tokens)
-            async for event in self._play(script, request, tally):
+            async for event in self._play(script, request, tally, max_tokens):
                 yield event
         except TandemError as error:
             yield Failed(code=error.code, message=error.message)
@@ -176,12 +179,12 @@ class ScriptedBackend:
         return msgspec.structs.replace(script, text=said) if script.echo else script
 
     async def _play(
-        self, script: Script, request: GenerationRequest, tally: Tally
+        self, script: Script, request: GenerationRequest, tally: Tally, max_tokens: int
     ) -> AsyncGenerator[Event]:
         answer = _Playing(request)
         reason: FinishReason | None = None
         for token in _tokens(script, thinking=request.thinking is not False):
-            if answer.tokens == request.sampling.max_tokens:
+            if answer.tokens == max_tokens:
                 reason = FinishReason.LENGTH
                 break
             await self._pause(script, answer.tokens)
@@ -189,11 +192,11 @@ class ScriptedBackend:
             self._progress += 1
             tally.output_tokens += 1
             for event in answer.add(token):
-                yield event
+                yield _scored(event, request.sampling.logprobs)
             if answer.is_over():
                 break
         for event in answer.end():
-            yield event
+            yield _scored(event, request.sampling.logprobs)
         prefix = marked_prefix(request)
         marked_tokens = 0 if prefix is None else min(_count(prefix), tally.prompt_tokens)
         usage = msgspec.structs.replace(
@@ -214,6 +217,19 @@ class ScriptedBackend:
             await self._steps.next(script.token_delay_s)
         else:
             await asyncio.sleep(0)
+
+
+def _scored(delta: Delta, likeliest: int | None) -> Delta:
+    """Give text made-up log probabilities, where they were asked for: all of a piece is a token."""
+    if likeliest is None or not isinstance(delta, TextDelta):
+        return delta
+    places = range(likeliest)
+    others = tuple(_likely(delta.text if place == 0 else f" {place}", place) for place in places)
+    return TextDelta(delta.text, (TokenLogprob(_likely(delta.text, 0), others),))
+
+
+def _likely(token: str, place: int) -> Likely:
+    return Likely(token, -0.25 * (place + 1), token.encode())
 
 
 class _StepClock:

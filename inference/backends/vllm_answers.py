@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from inference.backends.answers import Blocks
-from inference.events import Delta, TextDelta
+from inference.events import Delta, TextDelta, TokenLogprob
 
 
 class Answer(Protocol):
@@ -61,6 +61,52 @@ class NoAnswer(PlainAnswer):
     def read(self, completion: Any) -> Iterator[Delta]:
         """Yield nothing."""
         yield from ()
+
+
+class ScoredAnswer:
+    """Another answer with the log probabilities of its text's tokens.
+
+    `score` returns those of one step. Tokens that became no text, such as the one that ends the
+    answer, and those of thinking and calls are left out, as OpenAI leaves them out.
+    """
+
+    def __init__(self, answer: Answer, score: Callable[[Any], list[TokenLogprob]]) -> None:
+        self._answer = answer
+        self._score = score
+        self._waiting: list[TokenLogprob] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether a call more than was wanted has begun."""
+        return self._answer.full
+
+    @property
+    def called(self) -> bool:
+        """Whether any call was made."""
+        return self._answer.called
+
+    @property
+    def thinking_tokens(self) -> int:
+        """How many tokens were reasoning; known after `end`."""
+        return self._answer.thinking_tokens
+
+    def read(self, completion: Any) -> Iterator[Delta]:
+        """Yield the events of one step."""
+        self._waiting += self._score(completion)
+        yield from self._scored(self._answer.read(completion))
+
+    def is_cut(self) -> bool:
+        """Say whether the last call stopped in the middle of its arguments."""
+        return self._answer.is_cut()
+
+    def end(self) -> Iterator[Delta]:
+        """Yield the last events."""
+        yield from self._scored(self._answer.end())
+
+    def _scored(self, deltas: Iterator[Delta]) -> Iterator[Delta]:
+        for delta in deltas:
+            scores, self._waiting = tuple(self._waiting), []
+            yield TextDelta(delta.text, scores) if isinstance(delta, TextDelta) else delta
 
 
 class ParsedAnswer:

@@ -171,11 +171,23 @@ def _sampling_fields(request: GenerationRequest, entry: ModelEntry) -> dict[str,
     top_k = sampling.top_k
     if top_k is None and "top_k" in defaults:
         top_k = int(defaults["top_k"])
-    return {
+    fields = {
         "temperature": _either(sampling.temperature, defaults.get("temperature")),
         "top_p": _either(sampling.top_p, defaults.get("top_p")),
         "top_k": top_k,
+        "min_p": _either(sampling.min_p, defaults.get("min_p")),
+        "repetition_penalty": _either(
+            sampling.repetition_penalty, defaults.get("repetition_penalty")
+        ),
+        "frequency_penalty": sampling.frequency_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "min_tokens": sampling.min_tokens,
+        "seed": sampling.seed,
+        "logit_bias": sampling.logit_bias,
     }
+    if sampling.logprobs is not None:
+        fields |= {"logprobs": True, "top_logprobs": sampling.logprobs}
+    return fields
 
 
 def _either(first: float | None, second: float | None) -> float | None:

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,13 +19,20 @@ from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 from vllm.exceptions import VLLMClientError
 from vllm.sampling_params import SamplingParams
 
-from inference.backends.limits import check_lengths
+from inference.backends.limits import allowed_tokens
 from inference.backends.marks import common_length, marked_prefix
 from inference.backends.schemas import Schema, check_enforceable
-from inference.backends.vllm_answers import Answer, NoAnswer, ParsedAnswer, PlainAnswer
+from inference.backends.vllm_answers import (
+    Answer,
+    NoAnswer,
+    ParsedAnswer,
+    PlainAnswer,
+    ScoredAnswer,
+)
 from inference.backends.vllm_chat import chat_fields, enforced_schemas, may_call, system_first
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
+from inference.events import Likely, TokenLogprob
 from inference.request import (
     GenerationRequest,
     ImagePart,
@@ -91,15 +99,14 @@ class Prompts:
 
     async def render(self, request: GenerationRequest) -> Prompt:
         """Return the prompt. Raises `TandemError` on a request that cannot be run."""
-        max_tokens = request.sampling.max_tokens
         self._refuse_hopeless(request)
         if schemas := list(enforced_schemas(request)):
             await asyncio.to_thread(_check_schemas, schemas)
         chat, engine_input = await self._apply_template(request)
         token_ids = engine_input["prompt_token_ids"]
-        check_lengths(
+        max_tokens = allowed_tokens(
             prompt_tokens=len(token_ids),
-            max_tokens=max_tokens,
+            sampling=request.sampling,
             context_tokens=self._entry.context_tokens,
         )
         parser = self._parser(request, chat)
@@ -109,6 +116,8 @@ class Prompts:
         elif parser is not None:
             one_call = not request.tool_choice.parallel
             answer = ParsedAnswer(parser, chat, token_ids, one_call=one_call)
+        if request.sampling.logprobs is not None:
+            answer = ScoredAnswer(answer, partial(self._scores, request.sampling.logprobs))
         return Prompt(
             engine_input=engine_input,
             # The engine puts out one token at least.
@@ -189,12 +198,25 @@ class Prompts:
             "reasoning_parser_kwargs": {"chat_template_kwargs": self._template_kwargs(chat)},
         }
 
+    def _scores(self, likeliest: int, completion: Any) -> list[TokenLogprob]:
+        """Return the log probabilities of one step's tokens, by vLLM's own rules."""
+        scores = self._chat._create_chat_logprobs(
+            token_ids=completion.token_ids,
+            top_logprobs=completion.logprobs,
+            tokenizer=self._chat.renderer.tokenizer,
+            num_output_top_logprobs=likeliest,
+        )
+        return [
+            TokenLogprob(_likely(place), tuple(map(_likely, place.top_logprobs)))
+            for place in scores.content
+        ]
+
     def _refuse_hopeless(self, request: GenerationRequest) -> None:
         """Refuse a prompt that cannot fit whatever its tokens, at a price that does not grow."""
         if tokens := self._hopeless_tokens(request):
-            check_lengths(
+            allowed_tokens(
                 prompt_tokens=tokens,
-                max_tokens=request.sampling.max_tokens,
+                sampling=request.sampling,
                 context_tokens=self._entry.context_tokens,
             )
 
@@ -212,6 +234,10 @@ class Prompts:
         sample = "".join(texts)[:_SAMPLE_CHARS]
         tokens = len(tokenizer.encode(sample, add_special_tokens=False)) * chars // len(sample)
         return max(tokens, context_tokens + 1)
+
+
+def _likely(scored: Any) -> Likely:
+    return Likely(scored.token, scored.logprob, bytes(scored.bytes or ()))
 
 
 def _check_schemas(schemas: Iterable[tuple[str, Schema]]) -> None:

@@ -101,5 +101,5 @@ class Attempt:
             ending=self._ending,
             detail=self._detail,
             message=self._message,
-            usage=self._usage or self.tally.usage,
+            usage=(self._usage or self.tally.usage).of_choice(request.choice),
         )

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 from django.conf import settings
+from django.utils.module_loading import import_string
 
+from inference.engine.work import WorkSource
 from inference.transport.options import TransportOptions
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The models to serve, where their weights are, and how to reach the gateways."""
+    """The models to serve, where their weights are, and how to reach the gateways.
+
+    `work_source` makes an engine's source of work, of its engine's id, its model and its host.
+    """
 
     models: tuple[str, ...]
     models_dir: Path
     stall_after_s: float
+    work_source: Callable[[str, str, str], WorkSource]
     transport: TransportOptions
 
     @classmethod
     def from_settings(cls) -> EngineOptions:
-        """Read `settings.TANDEM` (a `gateway.config.Config`, which this app may not import)."""
+        """Read the settings; `settings.TANDEM` is a `gateway.config.Config`.
+
+        Neither that nor the source of work may be imported here: they are built upon this app.
+        """
         config = settings.TANDEM
         return cls(
             models=tuple(config.ENGINE_MODELS),
             models_dir=config.DATA_DIR / "models",
             stall_after_s=config.STALL_AFTER_S,
+            work_source=import_string(settings.ENGINE_WORK_SOURCE),
             transport=transport_options(),
         )
 

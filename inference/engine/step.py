@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from typing import Any
 
@@ -16,6 +17,7 @@ from inference.collector import tune_collector
 from inference.engine.guardian import start_guardian
 from inference.engine.host import EngineHost
 from inference.engine.options import EngineOptions
+from inference.engine.work import WorkSource
 from inference.worker import STOP_PATIENCE_S, end_worker
 
 logger = logging.getLogger(__name__)
@@ -48,22 +50,22 @@ class EngineThread(threading.Thread):
 
     async def _serve(self) -> bool:
         entries = await asyncio.to_thread(self._entries)
-        options = self._options
-        self._hosts = [
-            EngineHost(
-                entry,
-                build_backend(entry, options.models_dir),
-                options.transport,
-                options.stall_after_s,
-            )
-            for entry in entries
-        ]
+        self._hosts = [self._host(entry) for entry in entries]
         tune_collector()
         runs = [asyncio.create_task(host.run()) for host in self._hosts]
         await asyncio.wait(runs, return_when=asyncio.FIRST_COMPLETED)
         for host in self._hosts:
             host.request_stop()
         return all(await asyncio.gather(*runs))
+
+    def _host(self, entry: ModelEntry) -> EngineHost:
+        options = self._options
+
+        def work(engine_id: str) -> WorkSource:
+            return options.work_source(engine_id, entry.id, socket.gethostname())
+
+        backend = build_backend(entry, options.models_dir)
+        return EngineHost(entry, backend, options.transport, options.stall_after_s, work)
 
     def _entries(self) -> list[ModelEntry]:
         catalogue = load_catalogue()

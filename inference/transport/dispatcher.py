@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 
 from inference.errors import ErrorCode, TandemError
 from inference.fold import fold
-from inference.request import GenerationRequest
+from inference.request import GenerationRequest, Lane
 from inference.transport.connection import RETRY_AFTER_S, Unreachable, connect
 from inference.transport.courier import Courier
 from inference.transport.engines import EngineView
@@ -31,7 +31,7 @@ from inference.transport.frames import (
 )
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
-from inference.transport.run import Run, Verdict
+from inference.transport.run import Bell, Run, Verdict
 from inference.transport.streams import read
 
 logger = logging.getLogger(__name__)
@@ -105,14 +105,28 @@ class Dispatcher:
         await self._client.aclose()
         await self._reader.aclose()
 
-    async def submit(self, request: GenerationRequest, *, max_waiting: int) -> Run:
+    async def submit(
+        self,
+        request: GenerationRequest,
+        *,
+        max_waiting: int | None,
+        wait_s: float | None = None,
+        bell: Bell | None = None,
+    ) -> Run:
         """Queue a request and return its run.
 
-        Raises `TandemError`: NO_ENGINE at once if nothing serves the model, OVERLOADED if
-        `max_waiting` requests wait already, UNAVAILABLE if Redis does not come back in time.
+        With `wait_s`, the run fails as RESOURCE_UNAVAILABLE if no engine has a place for it by
+        then. Raises `TandemError`: NO_ENGINE at once if nothing serves the model, OVERLOADED (or
+        RESOURCE_UNAVAILABLE, in the flex lane) if `max_waiting` requests wait already, UNAVAILABLE
+        if Redis does not come back in time.
         """
         queue = self._keys.queue(request.model, request.lane)
-        return await self._submit(Run(request, queue, self._closed), max_waiting)
+        limit = _NO_LIMIT if max_waiting is None else max_waiting
+        run = await self._submit(Run(request, queue, self._closed, bell), limit)
+        if wait_s is not None and not run.ended:
+            loop = asyncio.get_running_loop()
+            run.timers.append(loop.call_later(wait_s, self._tired, run, wait_s))
+        return run
 
     async def count(self, request: GenerationRequest, *, max_waiting: int) -> int:
         """Return how many tokens the prompt has, by the model's own tokenizer and template.
@@ -141,11 +155,11 @@ class Dispatcher:
             raise
         if refused_behind is not None:
             run.close()
-            raise self._overloaded(request.model, refused_behind)
+            raise self._overloaded(request, refused_behind)
         if not run.ended:
-            run.timer = asyncio.get_running_loop().call_later(
-                max(0.0, request.deadline_s - time.time()), self._expire, run
-            )
+            left_s = max(0.0, request.deadline_s - time.time())
+            loop = asyncio.get_running_loop()
+            run.timers.append(loop.call_later(left_s, self._expire, run))
         return run
 
     def _no_engine(self, model: str) -> TandemError:
@@ -161,7 +175,11 @@ class Dispatcher:
         message = f"model '{model}' cannot be served right now: {reason}"
         return TandemError(ErrorCode.NO_ENGINE, message, retry_after_s=5)
 
-    def _overloaded(self, model: str, waiting: int) -> TandemError:
+    def _overloaded(self, request: GenerationRequest, waiting: int) -> TandemError:
+        model = request.model
+        if request.lane is Lane.FLEX:
+            message = f"Resource Unavailable: {waiting} flex requests wait for '{model}' already"
+            return TandemError(ErrorCode.RESOURCE_UNAVAILABLE, message)
         capacity = sum(report.capacity for report in self.engines.ready(model)) or 1
         wait_s = min(60.0, max(1.0, waiting / capacity * self._mean_run_s))
         message = f"model '{model}' is overloaded: {waiting} requests are waiting already"
@@ -259,6 +277,17 @@ class Dispatcher:
             self._closed(run, CancelReason.TIMEOUT)
             run.fail(ErrorCode.TIMEOUT, "the request did not finish in time and was cancelled")
 
+    def _tired(self, run: Run, waited_s: float) -> None:
+        """Refuse a run that no engine has taken. Nobody pays for it, should one do so just now."""
+        if not run.ended and run.engine_id is None:
+            self._closed(run)
+            run.fail(
+                ErrorCode.RESOURCE_UNAVAILABLE,
+                f"Resource Unavailable: no engine of '{run.request.model}' had a place for this "
+                f"flex request within {waited_s:g} s; try again later, or with another "
+                "`service_tier`",
+            )
+
     def _cancel(self, engine_id: str, which: Run | Frame, reason: CancelReason) -> None:
         cancel = encode(Cancel(request_id=which.request_id, attempt=which.attempt, reason=reason))
         self._spawn(self._insist(partial(self._send_cancel, engine_id, cancel)))
@@ -332,8 +361,8 @@ class Dispatcher:
     # Bookkeeping.
 
     def _forget(self, run: Run) -> None:
-        if run.timer is not None:
-            run.timer.cancel()
+        for timer in run.timers:
+            timer.cancel()
         if self._runs.pop(run.request.id, None) is not None and run.text_sent:
             # A moving mean of how long runs take, for `retry-after`.
             self._mean_run_s += 0.1 * (time.monotonic() - run.created_s - self._mean_run_s)

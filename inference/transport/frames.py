@@ -20,7 +20,10 @@ class EngineState(StrEnum):
 
 
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One engine's heartbeat. `kv_use` is a share between 0 and 1; `reason` says why it failed."""
+    """One engine's heartbeat. `kv_use` is a share between 0 and 1; `reason` says why it failed.
+
+    `in_flight` counts what gateways wait for, `work_in_flight` batches' rows and the like.
+    """
 
     engine_id: str
     model: str
@@ -32,6 +35,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     kv_use: float | None
     started_at_s: float
     reason: str = ""
+    work_in_flight: int = 0
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):

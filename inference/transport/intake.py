@@ -52,6 +52,7 @@ class Intake:
         self._queue = queue
         self._control = keys.control(engine_id)
         self._claim_at_s = 0.0
+        self._seen_id: bytes | str = "0"
 
     async def open(self) -> None:
         """Make sure that the queue and its group exist."""
@@ -68,11 +69,14 @@ class Intake:
         except Unreachable:
             logger.info("Redis is gone; the control stream expires by itself")
 
-    async def take(self) -> tuple[bytes, QueueEntry] | None:
-        """Wait a moment for a request; None if none came. Raises nothing: it waits out Redis."""
+    async def take(self, *, wait: bool = True) -> tuple[bytes, QueueEntry] | None:
+        """Return a request, or None if there is none; `wait` a moment for it or not.
+
+        Raises nothing: it waits out Redis.
+        """
         try:
             found = await self._abandoned() or await read_group(
-                self._reader, self._queue, GROUP, self._engine_id
+                self._reader, self._queue, GROUP, self._engine_id, wait=wait
             )
         except ResponseError as error:
             if is_missing_group(error):
@@ -84,6 +88,19 @@ class Intake:
             await asyncio.sleep(RETRY_AFTER_S)
             return None
         return await self._decode(*found) if found else None
+
+    async def arrival(self) -> None:
+        """Wait a moment, or until a request comes to the queue, and take nothing.
+
+        For an engine that must not keep a permit meanwhile. Another engine may be quicker.
+        """
+        try:
+            entries = await read(self._reader, self._queue, self._seen_id, count=1)
+        except (*Unreachable, ResponseError):
+            await asyncio.sleep(RETRY_AFTER_S)
+            return
+        for entry_id, _ in entries:
+            self._seen_id = entry_id
 
     async def _open_again(self) -> None:
         try:

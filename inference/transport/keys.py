@@ -6,6 +6,8 @@ from inference.request import Lane
 
 # The consumer group that all engine workers of a model read its queue with.
 GROUP = "engines"
+# The lanes whose requests wait in Redis; what is in the others waits in the database.
+QUEUED_LANES = (Lane.REALTIME, Lane.FLEX)
 
 
 class Keys:
@@ -30,6 +32,14 @@ class Keys:
         """The stream of cancels on their way to this engine worker."""
         return f"{self._prefix}:control:{engine_id}"
 
+    def log(self, request_id: str) -> str:
+        """The stream of all events of a request that can be followed from its beginning."""
+        return f"{self._prefix}:log:{request_id}"
+
+    def log_reader(self, reader_id: str) -> str:
+        """The stream that wakes a reader of logs when it has one more to read."""
+        return f"{self._prefix}:logs:{reader_id}"
+
     def engine(self, engine_id: str) -> str:
         """The heartbeat of one engine, an `EngineReport` that expires."""
         return f"{self._prefix}:engine:{engine_id}"
@@ -52,6 +62,11 @@ class Keys:
     def dead_records(self) -> str:
         """The stream of records that could not be kept, each with its reason."""
         return f"{self._prefix}:records:dead"
+
+    @property
+    def work_tally(self) -> str:
+        """The hash that counts what became of work (see `jobs.work.tally`)."""
+        return f"{self._prefix}:work"
 
     @property
     def nudges(self) -> str:

@@ -61,6 +61,9 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, tag="admitted"):
     trace_id: str = ""
     session_id: str = ""
     ignored: tuple[str, ...] = ()
+    batch_id: str | None = None
+    stream_id: str | None = None
+    custom_id: str = ""
     body: bytes | None = None
     body_digest: bytes = b""
     body_bytes: int = 0

@@ -26,16 +26,41 @@ class Verdict(Enum):
     ENDED = auto()
 
 
+class Bell:
+    """Lets one task wait until something has come, from any of those who ring."""
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Wait for the next ring."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def ring(self) -> None:
+        """Let the waiting task go on, if there is one."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class Run:
     """The events of one request, across the attempts at it, in order and without a repeat.
 
     `on_close` is called once, when the caller stops listening before the end. Times are those of
     `time.monotonic`, in seconds; `end` stays None when the caller left early. `answer` holds what
     has come of the answer, in `deltas` pieces; `prompt_tokens` is known once an engine has said so.
+    Who waits for several runs at once gives them one `bell`.
     """
 
     def __init__(
-        self, request: GenerationRequest, queue: str, on_close: Callable[[Run], None]
+        self,
+        request: GenerationRequest,
+        queue: str,
+        on_close: Callable[[Run], None],
+        bell: Bell | None = None,
     ) -> None:
         self.request = request
         self.queue = queue
@@ -50,10 +75,10 @@ class Run:
         self.prompt_tokens: int | None = None
         self.answer = Parts()
         self.deltas = 0
-        self.timer: asyncio.TimerHandle | None = None
+        self.timers: list[asyncio.TimerHandle] = []
         self._next_seq = 0
         self._events: list[Event] = []
-        self._waiter: asyncio.Future[None] | None = None
+        self._bell = bell or Bell()
         self._on_close = on_close
 
     @property
@@ -69,18 +94,17 @@ class Run:
     async def next(self) -> list[Event]:
         """Return every event that has come since the last call, waiting for one or for `wake`."""
         if not self._events:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._bell.wait()
+        return self.take()
+
+    def take(self) -> list[Event]:
+        """Return every event that has come since the last call, without waiting."""
         events, self._events = self._events, []
         return events
 
     def wake(self) -> None:
         """Let a waiting `next` return, with nothing if nothing has come."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._bell.ring()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Yield the events one by one, to the end of the run."""
@@ -95,6 +119,12 @@ class Run:
         if not self.ended:
             self.ended = True
             self._on_close(self)
+
+    def give_up(self, failed: Failed) -> None:
+        """End the run because another that belongs to it has failed; the engine stops too."""
+        if not self.ended:
+            self._on_close(self)
+            self._end(failed)
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """End the run from the gateway's side."""

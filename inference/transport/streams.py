@@ -19,10 +19,11 @@ async def read(
 
 
 async def read_group(
-    client: redis.asyncio.Redis, stream: str, group: str, consumer: str
+    client: redis.asyncio.Redis, stream: str, group: str, consumer: str, *, wait: bool
 ) -> Entry | None:
-    """Wait a moment for one new entry of a consumer group; None if none came."""
-    replies = await client.xreadgroup(group, consumer, {stream: ">"}, count=1, block=BLOCK_MS)
+    """Return one new entry of a consumer group, or None; `wait` a moment for it or not."""
+    block_ms = BLOCK_MS if wait else None
+    replies = await client.xreadgroup(group, consumer, {stream: ">"}, count=1, block=block_ms)
     entries = _entries(replies)
     return entries[0] if entries else None
 

@@ -7,8 +7,7 @@ from typing import cast
 import redis
 from redis.exceptions import ResponseError
 
-from inference.request import Lane
-from inference.transport.keys import GROUP, Keys
+from inference.transport.keys import GROUP, QUEUED_LANES, Keys
 
 
 def sweep(client: redis.Redis, keys: Keys, models: list[str]) -> int:
@@ -21,12 +20,13 @@ def sweep(client: redis.Redis, keys: Keys, models: list[str]) -> int:
     if dead:
         client.srem(keys.engines, *dead)
     for model in models:
-        queue = keys.queue(model, Lane.REALTIME)
-        try:
-            _forget_consumers(client, queue, keys)
-        except ResponseError:
-            # No queue, or none that an engine has read from.
-            continue
+        lanes = (keys.queue(model, lane) for lane in QUEUED_LANES)
+        for queue in (*lanes, keys.counts(model)):
+            try:
+                _forget_consumers(client, queue, keys)
+            except ResponseError:
+                # No queue, or none that an engine has read from.
+                continue
     return len(dead)
 
 

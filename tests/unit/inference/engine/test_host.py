@@ -4,87 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator
 
-import msgspec
 import pytest
 import redis.asyncio
 
 from inference.backends.port import Tally
 from inference.backends.scripted import ScriptedBackend
 from inference.engine import host as host_module
-from inference.engine.host import EngineHost
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, Started, TextDelta
-from inference.request import GenerationRequest, Lane, Owner
+from inference.request import GenerationRequest, Lane
 from inference.transport.frames import (
     Accepted,
-    Cancel,
     CancelReason,
     EngineState,
-    Frame,
-    QueueEntry,
-    decode_frames,
-    encode,
 )
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
 from inference.transport.records import Completed, Ending, decode_entry, decode_record
 from tests.conftest import Eventually
-from tests.contracts.requests import make_entry, make_request
+from tests.engine_host import ENDLESS, OWNER, Gateway, has, running
 from tests.streams import entries_of, until
-
-OWNER = Owner(team_id=7, key_id="key-1")
-ENDLESS = 'script: {"tokens": 100000, "token_delay_s": 0.05}'
-
-Made = tuple[EngineHost, "asyncio.Task[bool]"]
-
-
-class Gateway:
-    """A gateway's traces in Redis, and what it has received."""
-
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys) -> None:
-        self._client = client
-        self._keys = keys
-        self.frames: list[Frame] = []
-
-    async def live(self) -> None:
-        await self._client.set(self._keys.gateway("g1"), b"1")
-        await self._client.xadd(self._keys.reply("g1"), {"hello": b"1"})
-
-    async def ask(
-        self, text: str = "go", attempt: int = 0, request_id: str = "r1", queue: str = ""
-    ) -> None:
-        request = msgspec.structs.replace(
-            make_request(text, max_tokens=900), id=request_id, owner=OWNER
-        )
-        entry = QueueEntry(gateway_id="g1", attempt=attempt, request=request)
-        queue = queue or self._keys.queue("model-under-test", Lane.REALTIME)
-        await self._client.xadd(queue, {"r": encode(entry)})
-
-    async def cancel(
-        self, engine_id: str, attempt: int = 0, reason: CancelReason = CancelReason.CLIENT_LEFT
-    ) -> None:
-        cancel = encode(Cancel(request_id="r1", attempt=attempt, reason=reason))
-        await self._client.xadd(self._keys.control(engine_id), {"c": cancel})
-
-    async def see(self, condition: Callable[[list[Frame]], bool]) -> list[Frame]:
-        """Wait until what has come fulfils the condition."""
-
-        async def look() -> bool:
-            entries = await entries_of(self._client, self._keys.reply("g1"))
-            self.frames = [
-                frame
-                for _, fields in entries
-                if b"f" in fields
-                for frame in decode_frames(fields[b"f"])
-            ]
-            return condition(self.frames)
-
-        await until(look)
-        return self.frames
 
 
 async def completed(client: redis.asyncio.Redis, options: TransportOptions) -> list[Completed]:
@@ -100,13 +41,6 @@ async def completed(client: redis.asyncio.Redis, options: TransportOptions) -> l
     return await until(look)
 
 
-def has(kind: type[Any], attempt: int = 0) -> Callable[[list[Frame]], bool]:
-    """Return a condition: such an event of that attempt has come."""
-    return lambda frames: any(
-        isinstance(frame.body, kind) and frame.attempt == attempt for frame in frames
-    )
-
-
 @pytest.fixture(autouse=True)
 def _short_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "DRAIN_S", 0.1)
@@ -117,26 +51,6 @@ async def gateway(client: redis.asyncio.Redis, options: TransportOptions) -> Gat
     made = Gateway(client, Keys(options.prefix))
     await made.live()
     return made
-
-
-@asynccontextmanager
-async def running(
-    options: TransportOptions,
-    *,
-    stall_after_s: float = 30,
-    backend: type[ScriptedBackend] = ScriptedBackend,
-    **fields: Any,
-) -> AsyncIterator[Made]:
-    """Run a host, and stop it at the end."""
-    entry = make_entry(**fields)
-    host = EngineHost(entry, backend(entry), options, stall_after_s)
-    task = asyncio.create_task(host.run())
-    try:
-        yield host, task
-    finally:
-        host.request_stop()
-        async with asyncio.timeout(20):
-            await task
 
 
 async def test_it_takes_a_request_and_numbers_its_frames(

@@ -29,7 +29,7 @@ from inference.transport.frames import (
 )
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
-from inference.transport.run import Run
+from inference.transport.run import Bell, Run
 from tests.conftest import Eventually
 from tests.streams import entries_of, until
 
@@ -38,24 +38,33 @@ FINISHED = Finished(
 )
 
 
-def make_request(request_id: str = "r1", timeout_s: float = 60) -> GenerationRequest:
+def make_request(
+    request_id: str = "r1", timeout_s: float = 60, lane: Lane = Lane.REALTIME
+) -> GenerationRequest:
     return GenerationRequest(
         id=request_id,
         model="m",
         messages=(Message(role=Role.USER, parts=(TextPart("hi"),)),),
         sampling=Sampling(max_tokens=1),
         deadline_s=time.time() + timeout_s,
+        lane=lane,
     )
 
 
 class Engine:
     """An engine's traces in Redis."""
 
-    def __init__(self, client: redis.asyncio.Redis, keys: Keys, engine_id: str) -> None:
+    def __init__(
+        self,
+        client: redis.asyncio.Redis,
+        keys: Keys,
+        engine_id: str,
+        lane: Lane = Lane.REALTIME,
+    ) -> None:
         self._client = client
         self._keys = keys
         self.engine_id = engine_id
-        self._queue = keys.queue("m", Lane.REALTIME)
+        self._queue = keys.queue("m", lane)
 
     async def live(self, state: EngineState = EngineState.READY) -> None:
         report = EngineReport(
@@ -113,6 +122,12 @@ async def engine(client: redis.asyncio.Redis, keys: Keys) -> Engine:
 
 
 @pytest.fixture
+def flex_engine(client: redis.asyncio.Redis, keys: Keys, engine: Engine) -> Engine:
+    """Return the same engine as it reads its flex queue."""
+    return Engine(client, keys, engine.engine_id, Lane.FLEX)
+
+
+@pytest.fixture
 async def dispatcher(options: TransportOptions, engine: Engine) -> AsyncIterator[Dispatcher]:
     made = Dispatcher(options)
     await made.start()
@@ -157,6 +172,64 @@ async def test_a_full_queue_takes_no_more(dispatcher: Dispatcher, engine: Engine
     assert caught.value.retry_after_s
     assert [entry.request.id for entry in await engine.waiting()] == ["r1"]
     assert dispatcher.in_flight == 1
+
+
+async def test_what_belongs_to_an_answer_that_is_being_told_waits_however_many_wait(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    await dispatcher.submit(make_request("r1"), max_waiting=1)
+    await dispatcher.submit(make_request("r2"), max_waiting=None)
+    assert len(await engine.waiting()) == 2
+
+
+async def test_a_flex_request_without_a_place_in_time_is_refused_and_leaves_nothing(
+    dispatcher: Dispatcher, flex_engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(lane=Lane.FLEX), max_waiting=1, wait_s=0.02)
+    (failed,) = await rest_of(run)
+    assert isinstance(failed, Failed)
+    assert failed.code is ErrorCode.RESOURCE_UNAVAILABLE
+    assert failed.message.startswith("Resource Unavailable: ")
+    assert dispatcher.in_flight == 0
+    await until(flex_engine.has_none_waiting)
+
+
+async def test_a_flex_request_with_a_place_in_time_takes_as_long_as_it_takes(
+    dispatcher: Dispatcher, flex_engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(lane=Lane.FLEX), max_waiting=1, wait_s=60)
+    entry = await flex_engine.take()
+    await flex_engine.say(entry, 1, Started(1))
+    assert await run.next() == [Started(1)]
+    _, patience = run.timers
+    # Its time comes.
+    patience._run()
+    assert not run.ended
+    await flex_engine.say(entry, 2, FINISHED)
+    assert await rest_of(run) == [FINISHED]
+
+
+async def test_a_full_flex_queue_is_a_want_of_resources(
+    dispatcher: Dispatcher, flex_engine: Engine
+) -> None:
+    await dispatcher.submit(make_request("r1", lane=Lane.FLEX), max_waiting=1)
+    with pytest.raises(TandemError) as caught:
+        await dispatcher.submit(make_request("r2", lane=Lane.FLEX), max_waiting=1)
+    assert caught.value.code is ErrorCode.RESOURCE_UNAVAILABLE
+
+
+async def test_several_runs_can_ring_one_bell(dispatcher: Dispatcher, engine: Engine) -> None:
+    bell = Bell()
+    runs = [
+        await dispatcher.submit(make_request(name), max_waiting=2, bell=bell)
+        for name in ("r1", "r2")
+    ]
+    waiting = asyncio.create_task(bell.wait())
+    await engine.take()
+    await engine.say(await engine.take(), 1, Started(1))
+    async with asyncio.timeout(20):
+        await waiting
+    assert [run.take() for run in runs] == [[], [Started(1)]]
 
 
 async def test_closing_takes_a_waiting_request_off_the_queue(

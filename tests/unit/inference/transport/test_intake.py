@@ -10,6 +10,7 @@ import redis.asyncio
 
 from inference.request import GenerationRequest, Lane, Message, Role, Sampling, TextPart
 from inference.transport import intake as intake_module
+from inference.transport import streams as streams_module
 from inference.transport.connection import connect
 from inference.transport.frames import Accepted, Cancel, QueueEntry, decode_frames, encode
 from inference.transport.intake import Intake
@@ -80,6 +81,28 @@ async def test_a_request_goes_to_one_engine_only(
     await put(client, queue, make_entry())
     await take(intake)
     assert await other.take() is None
+
+
+async def test_who_does_not_wait_takes_only_what_is_there(
+    client: redis.asyncio.Redis, intake: Intake, queue: str
+) -> None:
+    assert await intake.take(wait=False) is None
+    await put(client, queue, make_entry())
+    assert await intake.take(wait=False) is not None
+
+
+async def test_an_arrival_is_noticed_and_not_taken(
+    client: redis.asyncio.Redis, intake: Intake, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Were it not noticed, waiting would end with the connection's time-out, and raise that.
+    monkeypatch.setattr(streams_module, "BLOCK_MS", 60_000)
+    monkeypatch.setattr(intake_module, "Unreachable", ())
+    noticing = asyncio.create_task(intake.arrival())
+    await put(client, queue, make_entry("a"))
+    await noticing
+    await put(client, queue, make_entry("b"))
+    await intake.arrival()
+    assert [(await take(intake))[1].request.id for _ in range(2)] == ["a", "b"]
 
 
 async def test_confirming_takes_the_request_off_the_queue_and_tells_its_gateway(

@@ -152,3 +152,14 @@ def test_closing_cancels_only_what_has_not_ended(ended: bool) -> None:
     run.close()
     run.close()
     assert len(closed) == (0 if ended else 1)
+
+
+def test_giving_up_is_a_failure_that_stops_the_engine() -> None:
+    closed: list[Run] = []
+    run = make_run(closed)
+    run.receive(accepted())
+    run.give_up(ENGINE_FAILED)
+    run.give_up(ENGINE_FAILED)
+    run.close()
+    assert closed == [run]
+    assert run.end == ENGINE_FAILED

@@ -1,0 +1,229 @@
+"""Runs what gateways wait for: takes requests from the model's queues and sends events back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from functools import partial
+
+from redis.exceptions import ResponseError
+
+from inference.admission import Admission
+from inference.backends.port import Backend
+from inference.engine.attempt import Attempt
+from inference.engine.link import Link
+from inference.errors import ErrorCode, TandemError
+from inference.events import Event, Failed, Finished, FinishReason, Usage
+from inference.request import Lane
+from inference.transport.connection import Unreachable
+from inference.transport.frames import CancelReason, Frame, QueueEntry
+from inference.transport.intake import Intake
+from inference.transport.keys import QUEUED_LANES
+from inference.transport.outbox import Outbox
+from inference.transport.record_writer import RecordWriter
+from inference.transport.records import Ending
+
+logger = logging.getLogger(__name__)
+
+_BROKEN = Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
+
+
+class Realtime:
+    """The requests of one engine that gateways wait for, in the lanes that wait in Redis.
+
+    A gateway that is not seen for `misses_until_dead` looks is gone.
+    """
+
+    def __init__(
+        self,
+        engine_id: str,
+        model: str,
+        backend: Backend,
+        admission: Admission,
+        link: Link,
+        misses_until_dead: int,
+    ) -> None:
+        self._engine_id = engine_id
+        self._backend = backend
+        self._admission = admission
+        self._client, self._keys = link.client, link.keys
+        self._misses_until_dead = misses_until_dead
+
+        def intake(queue: str) -> Intake:
+            return Intake(link.reader, link.client, link.keys, engine_id, queue)
+
+        self._intakes = {lane: intake(link.keys.queue(model, lane)) for lane in QUEUED_LANES}
+        self._counts = intake(link.keys.counts(model))
+        self._records = RecordWriter(link.courier, link.keys)
+        self._outbox = Outbox(link.courier, link.keys, self._gateway_gone)
+        # By request and attempt: an attempt may come while the one before it still ends here.
+        self._running: dict[tuple[str, int], Attempt] = {}
+        self._gateway_misses: dict[str, int] = {}
+        self._taking: list[asyncio.Task[None]] = []
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests run."""
+        return len(self._running)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What runs them."""
+        return [running.task for running in self._running.values()]
+
+    async def run(self) -> None:
+        """Take requests and cancels, and write what comes of them, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._outbox.run())
+            group.create_task(self._records.run())
+            group.create_task(self._cancel_for_ever())
+            self._taking = [
+                *(group.create_task(self._take_for_ever(lane)) for lane in QUEUED_LANES),
+                group.create_task(self._count_for_ever()),
+            ]
+
+    def stop_taking(self) -> None:
+        """Take nothing more."""
+        for task in self._taking:
+            task.cancel()
+
+    def hand_back(self) -> None:
+        """Stop all that runs; its gateways look for another engine."""
+        for running in list(self._running.values()):
+            running.abort(
+                Ending.ENGINE_LOST, Failed(code=ErrorCode.ENGINE_LOST, message="engine stopped")
+            )
+
+    async def flushed(self) -> None:
+        """Wait until everything that was said has been written."""
+        await self._outbox.flushed()
+        await self._records.flushed()
+
+    async def close(self) -> None:
+        """Leave nothing in Redis."""
+        await self._counts.close()
+
+    # Work.
+
+    async def _take_for_ever(self, lane: Lane) -> None:
+        intake = self._intakes[lane]
+        # Without places that the lower lanes leave free, a permit must not wait for a request.
+        stands_by = lane is Lane.REALTIME and self._admission.kept > 0
+        while True:
+            if stands_by:
+                await self._admission.stand_by()
+                taken = await intake.take()
+            else:
+                await self._admission.acquire(lane)
+                taken = await intake.take(wait=False)
+            if taken and (taken[1].request.id, taken[1].attempt) not in self._running:
+                if stands_by:
+                    self._admission.begin()
+                self._begin(intake, lane, *taken)
+                continue
+            if not stands_by:
+                self._admission.release(lane)
+            if taken:
+                await intake.drop(taken[0])
+            elif not stands_by:
+                await intake.arrival()
+
+    def _begin(self, intake: Intake, lane: Lane, entry_id: bytes, entry: QueueEntry) -> None:
+        for number in range(entry.attempt):
+            if older := self._running.get((entry.request.id, number)):
+                older.cancel(CancelReason.SUPERSEDED)
+        attempt = Attempt(entry)
+        attempt.task = asyncio.create_task(self._run(intake, entry_id, attempt))
+        self._running[attempt.key] = attempt
+        # A callback, because a task that is cancelled before its first step runs no code.
+        attempt.task.add_done_callback(partial(self._ended, attempt, lane))
+
+    def _ended(self, attempt: Attempt, lane: Lane, task: asyncio.Task[None]) -> None:
+        del self._running[attempt.key]
+        self._admission.release(lane)
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("Running request %s failed", attempt.entry.request.id, exc_info=error)
+            self._say(attempt, _BROKEN)
+        if record := attempt.record(self._engine_id):
+            self._records.put(record)
+
+    async def _run(self, intake: Intake, entry_id: bytes, attempt: Attempt) -> None:
+        entry = attempt.entry
+        try:
+            if not await intake.confirm(entry_id, entry):
+                self._say(attempt, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
+                return
+            attempt.confirmed()
+            async with aclosing(self._backend.generate(entry.request, attempt.tally)) as events:
+                async for event in events:
+                    self._say(attempt, event)
+        except asyncio.CancelledError:
+            if attempt.farewell is not None:
+                self._say(attempt, attempt.farewell)
+            raise
+
+    def _say(self, attempt: Attempt, event: Event) -> None:
+        self._put(attempt.entry, attempt.next_seq(event), event)
+
+    def _put(self, entry: QueueEntry, seq: int, event: Event) -> None:
+        frame = Frame(entry.request.id, entry.attempt, self._engine_id, seq, event)
+        self._outbox.put(entry.gateway_id, frame)
+
+    async def _count_for_ever(self) -> None:
+        """Count prompts' tokens, one after another and beside whatever is generated."""
+        while True:
+            if taken := await self._counts.take():
+                counting = asyncio.create_task(self._count(*taken))
+                await asyncio.wait([counting])
+                if error := counting.exception():
+                    logger.error("Counting tokens failed", exc_info=error)
+                    self._put(taken[1], 1, _BROKEN)
+
+    async def _count(self, entry_id: bytes, entry: QueueEntry) -> None:
+        if not await self._counts.confirm(entry_id, entry):
+            self._put(entry, 1, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
+            return
+        try:
+            tokens = await self._backend.count(entry.request)
+        except TandemError as error:
+            self._put(entry, 1, Failed(code=error.code, message=error.message))
+            return
+        usage = Usage(prompt_tokens=tokens, cached_tokens=0, output_tokens=0)
+        self._put(entry, 1, Finished(reason=FinishReason.END, usage=usage))
+
+    async def _cancel_for_ever(self) -> None:
+        async for cancel in self._counts.cancels():
+            if running := self._running.get((cancel.request_id, cancel.attempt)):
+                running.cancel(cancel.reason)
+
+    # Watching.
+
+    async def look_for_gateways(self) -> None:
+        """Look once whether those who wait still live, and drop what nobody waits for."""
+        try:
+            await self._look_for_gateways()
+        except (*Unreachable, ResponseError):
+            # Nobody is judged while Redis is away.
+            self._gateway_misses.clear()
+
+    async def _look_for_gateways(self) -> None:
+        gateways = sorted({running.entry.gateway_id for running in self._running.values()})
+        if not gateways:
+            return
+        pipeline = self._client.pipeline(transaction=False)
+        for gateway_id in gateways:
+            pipeline.exists(self._keys.gateway(gateway_id))
+        for gateway_id, alive in zip(gateways, await pipeline.execute(), strict=True):
+            misses = 0 if alive else self._gateway_misses.get(gateway_id, 0) + 1
+            self._gateway_misses[gateway_id] = misses
+            if misses >= self._misses_until_dead:
+                self._gateway_gone(gateway_id)
+
+    def _gateway_gone(self, gateway_id: str) -> None:
+        """Nobody listens any more: drop that gateway's requests."""
+        self._gateway_misses.pop(gateway_id, None)
+        for running in list(self._running.values()):
+            if running.entry.gateway_id == gateway_id:
+                farewell = Failed(code=ErrorCode.ENGINE_LOST, message="gateway lost")
+                running.abort(Ending.GATEWAY_LOST, farewell)
