@@ -10,6 +10,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
 app = Celery("jobs")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["jobs"])
+# The gateway's tasks are sent by name: jobs do not import it.
+app.autodiscover_tasks(["jobs", "gateway"])
 # Named, not imported: Django is not set up yet when Celery reads this.
 app.steps["worker"].update(("inference.engine.step:EngineStep", "jobs.recorder.step:RecorderStep"))

@@ -96,14 +96,15 @@ def reserve_micros(
     """Return the most that a request can cost, before anything is known of its prompt.
 
     No tokenizer makes more tokens than the body has bytes, but for what the template adds. None
-    stands for a prompt whose length the body does not bound, as with images: all of the context.
-    What `cost_micros` says at the end, by the same price, is never more.
+    stands for a prompt whose length the body does not bound, as with images: all of the context;
+    0 for one that another request pays for. What `cost_micros` says at the end, by the
+    same price, is never more.
     """
     if price is None:
         return 0
     longest = context_tokens
     if body_bytes is not None:
-        longest = min(body_bytes + TEMPLATE_TOKENS, context_tokens)
+        longest = min(body_bytes + TEMPLATE_TOKENS, context_tokens) if body_bytes else 0
     dearest = max(
         price.input_micros_per_mtok,
         price.cached_input_micros_per_mtok,

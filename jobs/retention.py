@@ -1,8 +1,9 @@
 """Retention: what requests said goes after `BODY_RETENTION_DAYS`, whole seals of rows later.
 
-The ledger, the usage by day and the seals themselves stay for ever. Everything is removed in
-chunks, each a transaction of its own, oldest first: to stop anywhere, to run twice and to run in
-several processes is harmless. docs/decisions/0010 says why no table is partitioned.
+What teams can fetch for a while only goes with it (see `jobs.expiry` and `jobs.files`). The ledger,
+the usage by day and the seals themselves stay for ever. Everything is removed in chunks, each a
+transaction of its own, oldest first: to stop anywhere, to run twice and to run in several processes
+is harmless. docs/decisions/0010 says why no table is partitioned.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
+from jobs import expiry, files
 from jobs.models import AuditSeal, RequestBody, RequestRecord
 from jobs.seals import lock_chain, pruning_digest
 
@@ -44,10 +46,14 @@ class Cutoffs:
 def prune(patience_s: float) -> bool:
     """Remove what is over age; return whether all of it is gone after `patience_s`."""
     end_s = time.monotonic() + patience_s
-    cutoffs = Cutoffs.at(timezone.now())
+    now = timezone.now()
+    cutoffs = Cutoffs.at(now)
     for what, chunks in (
         ("bodies", prune_bodies(cutoffs.bodies)),
         ("rows of the audit trail", prune_seals(cutoffs.seals)),
+        ("rows of batches", expiry.prune_batches(now)),
+        ("responses", expiry.prune_responses(now)),
+        ("files", files.prune_expired(now)),
     ):
         removed = 0
         for count in chunks:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from celery import shared_task
+from django.utils import timezone
 
-from jobs import retention, seals, sweeps
+from inference.engine import drain
+from jobs import files, retention, seals, sweeps
 
 
 @shared_task(name="jobs.sweep_transport", ignore_result=True, acks_late=True)
 def sweep_transport() -> None:
     """Remove what dead engines left behind."""
     sweeps.sweep_transport()
+
+
+@shared_task(name="jobs.wake_engines", ignore_result=True)
+def wake_engines(model: str) -> None:
+    """Let the engines of this worker look for work at once. Runs in engine workers only."""
+    drain.wake(model)
+
+
+@shared_task(name="jobs.sweep_work", ignore_result=True, acks_late=True)
+def sweep_work() -> None:
+    """Move on what has come to a halt: work, batches and stored responses."""
+    sweeps.sweep_work()
 
 
 @shared_task(name="jobs.seal_audit", ignore_result=True, acks_late=True)
@@ -22,5 +36,7 @@ def seal_audit() -> None:
 @shared_task(name="jobs.prune", ignore_result=True, acks_late=True)
 def prune() -> None:
     """Remove what is over age, in slices."""
-    if not retention.prune(patience_s=60):
+    if retention.prune(patience_s=60):
+        files.sweep_orphans(timezone.now())
+    else:
         prune.delay()

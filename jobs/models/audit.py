@@ -50,6 +50,9 @@ class RequestRecord(models.Model):
     session_id = models.CharField(max_length=100, blank=True)
     # What.
     type = models.CharField(max_length=20, choices=Type, default=Type.STANDALONE)
+    batch_id = models.UUIDField(null=True)
+    stream_id = models.UUIDField(null=True)
+    custom_id = models.CharField(max_length=512, blank=True)
     dialect = models.CharField(max_length=20, blank=True)
     lane = models.CharField(max_length=20, blank=True)
     model = models.CharField(max_length=200)
@@ -104,6 +107,9 @@ class RequestRecord(models.Model):
                 name="request_team_unusual",
             ),
             models.Index("team_id", "key_id", *NEWEST_OF_TEAM, name="request_team_key"),
+            models.Index(
+                fields=["batch_id", "id"], condition=Q(batch_id__isnull=False), name="request_batch"
+            ),
             models.Index(
                 fields=["created_at"], condition=Q(settled_at__isnull=True), name="request_open"
             ),

@@ -49,7 +49,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One request that wants to be let in.
 
     `input_tokens` is an estimate, put right at the end. `lease_ms` is how long it can be in flight
-    at most: after that its concurrency is given back although nobody said that it ended.
+    at most: after that its concurrency is given back although nobody said that it ended. Of what is
+    not `limited` only money is held: it neither counts against limits nor is refused by them.
     """
 
     request_id: str
@@ -60,6 +61,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     team: Limits = NO_LIMITS
     key: Limits = NO_LIMITS
     spend: Spend | None = None
+    limited: bool = True
 
     @property
     def binding(self) -> bool:

@@ -32,8 +32,9 @@ _LATEST = (
 def write(records: Sequence[Record], now: datetime) -> list[Settlement]:
     """Merge records into their rows, and settle those that are complete.
 
-    Call it in a transaction, as the only one who does. A request whose row was settled before is
-    in what is returned too: whoever settled it may have died before it could tell the quota.
+    Call it in a transaction, as the only one who does for these requests: the recorder, or who ends
+    work. What others may change too is locked in one order. A request whose row was settled before
+    is in what is returned too: whoever settled it may have died before it could tell the quota.
     Raises `ValueError` or `OverflowError` for records that say what cannot be.
     """
     named = [(merge.request_id(record), record) for record in records]
@@ -58,5 +59,5 @@ def write(records: Sequence[Record], now: datetime) -> list[Settlement]:
     settle([row for row in changed.values() if merge.is_complete(row)], now)
     rows.save(list(changed.values()))
     bodies.save(list(said.values()))
-    insert(KeyUse, [_Use(key_id, at) for key_id, at in uses.items()], _LATEST)
+    insert(KeyUse, [_Use(key_id, at) for key_id, at in sorted(uses.items())], _LATEST)
     return settlements(known.values(), now)

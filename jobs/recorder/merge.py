@@ -138,6 +138,9 @@ def _admitted(row: Row, record: Admitted) -> None:
     row.address = _text("address", record.address)
     row.trace_id = _text("trace_id", record.trace_id)
     row.session_id = _text("session_id", record.session_id)
+    row.type = _type(record).value
+    row.batch_id, row.stream_id = record.batch_id, record.stream_id
+    row.custom_id = _text("custom_id", record.custom_id)
     row.dialect, row.lane, row.model = record.dialect, record.lane, record.model
     row.streamed = record.stream
     row.max_tokens = min(record.max_tokens, _LARGEST)
@@ -214,6 +217,12 @@ def _use(row: Row, usage: Usage) -> None:
     row.cache_written_tokens = usage.cache_written_tokens
     row.output_tokens = usage.output_tokens
     row.thinking_tokens = usage.thinking_tokens
+
+
+def _type(record: Admitted) -> RequestRecord.Type:
+    if record.batch_id is not None:
+        return RequestRecord.Type.BATCH
+    return RequestRecord.Type.STANDALONE if record.stream_id is None else RequestRecord.Type.STREAM
 
 
 def _text(field: str, text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from jobs import ledger
+from jobs.models import Work
 from jobs.quota.claims import Ended
 from jobs.recorder import merge, rows
 from jobs.recorder.settling import Settlement, settle, settlements
@@ -31,12 +32,18 @@ def end_late(team_id: int, late: Sequence[str], now: datetime) -> list[Settlemen
 
     Of one that has no row nobody will ever tell: its gateway died between the quota's answer and
     its first record, before any engine had the request. Of those that were settled the quota was
-    not told. The others are settled when they are overdue.
+    not told. The others are settled when they are overdue; work that runs may go on.
     """
     if not late:
         return []
+    working = Work.objects.filter(pk__in=late, state=Work.State.RUNNING)
+    running = {str(request_id) for request_id in working.values_list("pk", flat=True)}
     known = rows.load(late)
-    lost = [Ended(request_id=each, settled=True) for each in late if each not in known]
+    lost = [
+        Ended(request_id=each, settled=True)
+        for each in late
+        if each not in known and each not in running
+    ]
     told = settlements(known.values(), now)
     if lost:
         told.append(Settlement(team_id=team_id, state=ledger.read_state(team_id), requests=lost))

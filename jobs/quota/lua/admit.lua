@@ -1,12 +1,14 @@
 -- Lets a request in, or says what refuses it; then nothing is taken.
 -- ARGV[1]: a Claim. Returns a Decision, both in MessagePack.
-local id, _, key_id, input_tokens, lease_ms, team_limits, key_limits, spend =
-  unpack(cmsgpack.unpack(ARGV[1]), 1, 8)
+local id, _, key_id, input_tokens, lease_ms, team_limits, key_limits, spend, limited =
+  unpack(cmsgpack.unpack(ARGV[1]), 1, 9)
 -- Beyond that a bucket's level would not be a whole number (see `MAX_PER_MINUTE`).
 local MOST_PER_MINUTE = 1e11
 local MINUTE_MS = 60000
 
 local function bounded(limits)
+  -- What is not limited does not know the limits either.
+  if not limited then return nil end
   for kind, limit in pairs(limits) do limits[kind] = math.min(limit, MOST_PER_MINUTE) end
   return limits
 end
@@ -77,25 +79,29 @@ end
 if again then return answer('granted') end
 
 local hold = spend and spend[1] or 0
-local refusal = hold > 0 and money_refusal(unpack(spend, 1, 4)) or limit_refusal()
+local refusal = hold > 0 and money_refusal(unpack(spend, 1, 4)) or limited and limit_refusal()
 if refusal then return refusal end
 
 for _, from in ipairs({team, key}) do
-  take(from, REQUEST, 1)
-  take(from, INPUT, input_tokens)
-  from.known, from.flying = from.known + 1, from.flying + 1
+  from.known = from.known + 1
+  if limited then
+    take(from, REQUEST, 1)
+    take(from, INPUT, input_tokens)
+    from.flying = from.flying + 1
+  end
 end
 team.held = team.held + hold
 local ends = now + lease_ms
 team.sweep_at = math.min(team.sweep_at or ends, ends)
 save()
-redis.call('ZADD', FLIGHTS, whole(ends), id)
+redis.call('ZADD', limited and FLIGHTS or LATE, whole(ends), id)
 redis.call('HSET', REQUESTS, id, cmsgpack.pack({
   key_id = key_id,
   hold = hold,
   input_tokens = input_tokens,
   output_tokens = 0,
-  flying = true,
+  flying = limited,
+  limited = limited,
   ends = ends,
 }))
 return answer('granted')

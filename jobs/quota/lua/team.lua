@@ -3,7 +3,8 @@
 -- state     hash: 'team', and the id of each API key -> a holder, in MessagePack
 -- requests  hash: request id -> what is known of it until it is settled, in MessagePack
 -- flights   sorted set: request id -> when it has ended, should nobody ever say so
--- late      sorted set: request id -> when it had to end; nobody has settled it since
+-- late      sorted set: request id -> when it had to end; nobody has settled it since. What is not
+--           limited is in it from the beginning
 --
 -- A holder has `known`, how many requests are known of it; `flying`, how many of them are in flight;
 -- `limits`, as the last claim had them, and `levels`, how full their buckets were `at` a time; no
@@ -82,6 +83,7 @@ end
 -- Ends a request and counts what it used, instead of what was estimated or said before.
 local function finish(request, prompt_tokens, output_tokens)
   land(request)
+  if not request.limited then return end
   for _, name in ipairs({TEAM, request.key_id}) do
     local from = holder(name)
     take(from, INPUT, prompt_tokens - request.input_tokens)

@@ -107,6 +107,10 @@ def test_a_reservation_of_a_prompt_with_images_is_of_the_whole_context() -> None
     assert reserve_micros(make_price(), None, 0, 8000, Lane.REALTIME) == 8000 * 15 // 4
 
 
+def test_a_reservation_for_a_prompt_that_another_pays_for_is_of_the_answer_alone() -> None:
+    assert reserve_micros(make_price(), 0, 200, 8192, Lane.REALTIME) == 200 * 15
+
+
 def test_a_reservation_is_a_number_that_redis_holds_exactly() -> None:
     price = make_price(output_micros_per_mtok=2**62)
     assert reserve_micros(price, 1, 10**6, 10**6, Lane.REALTIME) == MAX_MICROS
@@ -126,7 +130,7 @@ prices = st.builds(
 def test_a_request_never_costs_more_than_was_reserved(
     price: PriceVersion, lane: Lane, data: st.DataObject
 ) -> None:
-    body_bytes = data.draw(st.integers(0, 100_000))
+    body_bytes = data.draw(st.integers(1, 100_000))
     max_tokens = data.draw(st.integers(1, 100_000))
     context = data.draw(st.integers(1, 100_000))
     prompt = data.draw(st.integers(0, min(body_bytes + TEMPLATE_TOKENS, context)))

@@ -241,3 +241,16 @@ async def test_nothing_is_left_of_a_key_once_its_buckets_are_full(kit: QuotaKit)
     # What is known of its account stays.
     assert kit.holders().keys() == {"team"}
     assert kit.kept() == {"state"}
+
+
+async def test_what_is_not_limited_neither_counts_nor_is_refused(kit: QuotaKit) -> None:
+    limits = Limits(requests_per_minute=2, input_tokens_per_minute=100, max_concurrent=1)
+    await granted(kit, team=limits, key=limits)
+    work = make_claim(limited=False)
+    decision = await kit.quota.admit(work)
+    assert isinstance(decision, Granted)
+    await kit.quota.end(TEAM, [settled(work, 50, 50)])
+    refusal = await refused(kit, team=limits, key=limits)
+    assert refusal.kind is Limit.CONCURRENCY
+    assert remaining(refusal)["team", "requests"] == 1
+    assert remaining(refusal)["team", "input_tokens"] == 90
