@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,7 +13,10 @@ import msgspec
 
 from gateway.accounting.headers import limit_headers
 from gateway.accounting.limiter import Limiter, estimate_tokens
+from gateway.accounting.origin import origin_of
 from gateway.config import Config
+from gateway.dialects.unknown import MAX_KEPT_NAMES
+from gateway.errors import Header
 from gateway.http.request import ApiRequest
 from gateway.keys import Principal
 from inference.catalogue import ModelEntry
@@ -25,15 +27,12 @@ from inference.transport.record_writer import RecordWriter
 from inference.transport.records import Admitted, Closed, Ending
 from inference.transport.run import Run
 from jobs.pricing import PriceList, PriceVersion, reserve_micros
-from jobs.quota.claims import Claim, Granted, Spend
+from jobs.quota.claims import Claim, Granted, Limits, Spend
 
 # A request ends at its deadline; only what belongs to a process that died is in flight for longer.
 _LEASE_GRACE_S = 5.0
 # Hashing this much takes about as long as a thread costs.
 _LARGE_BYTES = 1024 * 1024
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-# Callers choose the names of fields that nobody knows, and could fill the trail with them.
-_IGNORED_NAMES = 20
 _ENDINGS = {ErrorCode.TIMEOUT: Ending.TIMEOUT, ErrorCode.ENGINE_LOST: Ending.ENGINE_LOST}
 _NOTHING = Usage(prompt_tokens=0, cached_tokens=0, output_tokens=0)
 
@@ -48,6 +47,14 @@ class Visit(NamedTuple):
     dialect: str
     stream: bool
     ignored: tuple[str, ...]
+
+
+class Announced(NamedTuple):
+    """A request that will be let in later: the most it can cost, and its body's SHA-256."""
+
+    hold_micros: int
+    body_digest: bytes
+    headers: list[Header]
 
 
 class Desk:
@@ -71,8 +78,26 @@ class Desk:
         granted = await self._limiter.admit(claim)
         keeps = self._config.BODY_RETENTION_DAYS > 0 and not visit.principal.zero_data_retention
         limit = self._config.BODY_MAX_BYTES if keeps else -1
-        self._writer.put(_admitted(visit, now, body if len(body) <= limit else None, digest))
+        # It says the same for every one of several answers.
+        kept = body if len(body) <= limit and not visit.prompt.choice else None
+        self._writer.put(_admitted(visit, now, kept, digest))
         return Ticket(self._limiter, self._writer, claim, granted, limit)
+
+    async def announce(self, visit: Visit, prices: PriceList) -> Announced:
+        """Check that a request that is run later would be let in now.
+
+        It counts among the requests of its minute, and keeps no place: what it costs is held when
+        it is run. Raises like `admit`.
+        """
+        claim = _claim(visit, prices.at(visit.prompt.model, datetime.now(UTC)))
+        hold_micros = 0 if claim.spend is None else claim.spend.hold_micros
+        # Tokens and places are those of the minute that it runs in.
+        claim = msgspec.structs.replace(
+            claim, input_tokens=0, team=_only_requests(claim.team), key=_only_requests(claim.key)
+        )
+        granted = await self._limiter.admit(claim)
+        self._limiter.withdraw(claim)
+        return Announced(hold_micros, await _digest(visit.asked.body), limit_headers(granted))
 
 
 class Ticket:
@@ -120,6 +145,7 @@ class Ticket:
         """Close the ticket of a request whose run is over."""
         now_s = time.time()
         ending, detail, message, usage = _ending(run)
+        usage = usage.of_choice(run.request.choice)
         first_s = run.first_text_s
         parts = run.answer.closed()
         answer = msgspec.msgpack.encode(parts) if parts else None
@@ -164,9 +190,9 @@ async def _digest(body: bytes) -> bytes:
 
 def _claim(visit: Visit, price: PriceVersion | None) -> Claim:
     principal, prompt, context = visit.principal, visit.prompt, visit.entry.context_tokens
-    size = len(visit.asked.body)
+    size = 0 if prompt.choice else len(visit.asked.body)
     # An image by its URL has as many tokens as it likes.
-    bounded = not any(isinstance(part, ImagePart) for part in _parts(prompt))
+    bounded = bool(prompt.choice) or not any(isinstance(part, ImagePart) for part in _parts(prompt))
     hold_micros = reserve_micros(
         price,
         size if bounded else None,
@@ -191,6 +217,10 @@ def _claim(visit: Visit, price: PriceVersion | None) -> Claim:
     )
 
 
+def _only_requests(limits: Limits) -> Limits:
+    return Limits(requests_per_minute=limits.requests_per_minute)
+
+
 def _parts(prompt: GenerationRequest) -> Iterator[Part]:
     for message in prompt.messages:
         for part in message.parts:
@@ -201,8 +231,6 @@ def _parts(prompt: GenerationRequest) -> Iterator[Part]:
 
 def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> Admitted:
     asked, prompt, principal = visit.asked, visit.prompt, visit.principal
-    client = asked.scope.get("client") or ("", 0)
-    trace = _TRACEPARENT.match(_text(asked, b"traceparent"))
     return Admitted(
         request_id=prompt.id,
         at_s=at.timestamp(),
@@ -216,17 +244,9 @@ def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> 
         lane=prompt.lane,
         stream=visit.stream,
         max_tokens=prompt.sampling.max_tokens,
-        client=_text(asked, b"user-agent")[:200],
-        address=str(client[0])[:64],
-        trace_id=trace[1] if trace else "",
-        session_id=_text(asked, b"x-claude-code-session-id")[:100],
-        ignored=visit.ignored[:_IGNORED_NAMES],
+        **origin_of(asked)._asdict(),
+        ignored=visit.ignored[:MAX_KEPT_NAMES],
         body=body,
         body_digest=digest,
         body_bytes=len(asked.body),
     )
-
-
-def _text(asked: ApiRequest, header: bytes) -> str:
-    # PostgreSQL keeps no NUL, and nobody needs one.
-    return (asked.header(header) or b"").decode("latin-1").replace("\0", "")

@@ -62,7 +62,7 @@ class Limiter:
         except (*Unreachable, ResponseError) as error:
             if not self._fail_open:
                 # It may have been granted: only the answer was lost.
-                self._withdraw(claim)
+                self.withdraw(claim)
                 raise _unavailable() from error
             logger.warning("a request is let in although its limits cannot be read: %s", error)
             return Granted()
@@ -83,6 +83,11 @@ class Limiter:
                 output_tokens=output_tokens,
             )
             self._releases.put(claim.team_id, ended)
+
+    def withdraw(self, claim: Claim) -> None:
+        """Take back, in the background, a claim of a request that is not begun after all."""
+        if claim.binding:
+            self._releases.put(claim.team_id, Ended(request_id=claim.request_id, settled=True))
 
     async def stop(self) -> None:
         """Wait until all is said that can be."""
@@ -128,10 +133,7 @@ class Limiter:
         """Take back a claim that may be granted to somebody who has left."""
         self._abandoned.add(asking)
         asking.add_done_callback(self._abandoned.discard)
-        asking.add_done_callback(lambda _: self._withdraw(claim))
-
-    def _withdraw(self, claim: Claim) -> None:
-        self._releases.put(claim.team_id, Ended(request_id=claim.request_id, settled=True))
+        asking.add_done_callback(lambda _: self.withdraw(claim))
 
 
 def estimate_tokens(body_bytes: int, context_tokens: int) -> int:

@@ -12,7 +12,7 @@ from channels.exceptions import StopConsumer
 
 from gateway.accounting.headers import limit_headers
 from gateway.accounting.refusals import LimitError
-from gateway.errors import ERRORS, Header, error_body, error_headers
+from gateway.errors import ANTHROPIC, ERRORS, Envelope, Header, error_headers
 from gateway.http.request import ApiRequest
 from gateway.keys import Principal, without_keys
 from gateway.services import Services
@@ -30,11 +30,13 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
     that disconnects cancels the task at once (Channels' own HTTP consumer sees it only after).
     Every consumer needs a key unless it says that it is `public`, and a key with `scope_needed` if
     it names one; no `methods` means any. `extra_headers` go with the answer, an error too.
+    `envelope` is how the caller's dialect says errors and names requests.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
     public: ClassVar[bool] = False
     scope_needed: ClassVar[str | None] = None
+    envelope: ClassVar[Envelope] = ANTHROPIC
     request: ApiRequest
     principal: Principal
 
@@ -47,6 +49,11 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         self.responding = False
         self.extra_headers: list[Header] = []
 
+    @property
+    def max_body_bytes(self) -> int:
+        """The size of the largest body that is taken."""
+        return self.services.config.MAX_BODY_BYTES
+
     async def dispatch(self, message: dict[str, Any]) -> None:
         """Hand a message to its handler, without the database housekeeping of the base class."""
         if message["type"] == "http.request":
@@ -58,7 +65,7 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
     def _receive(self, message: dict[str, Any]) -> None:
         chunk = message.get("body", b"")
         self._size += len(chunk)
-        if self._size <= self.services.config.MAX_BODY_BYTES:
+        if self._size <= self.max_body_bytes:
             self._body.append(chunk)
         else:
             # Count on, but keep nothing.
@@ -66,7 +73,10 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         if not message.get("more_body", False):
             self.request = ApiRequest(self.scope, b"".join(self._body))
             self._body.clear()
-            self._task = asyncio.get_running_loop().create_task(self._answer())
+            self._begin()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._answer())
 
     async def _leave(self) -> None:
         if self._task is not None and not self._task.done():
@@ -96,11 +106,11 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
                 ErrorCode.METHOD_NOT_ALLOWED,
                 f"{self.request.method} is not allowed on {self.scope['path']}; use {allowed}",
             )
-        if self._size > self.services.config.MAX_BODY_BYTES:
+        if self._size > self.max_body_bytes:
             raise TandemError(
                 ErrorCode.TOO_LARGE,
                 f"the request body has {self._size} bytes, more than the maximum of "
-                f"{self.services.config.MAX_BODY_BYTES}",
+                f"{self.max_body_bytes}",
             )
 
     async def _authenticate(self) -> Principal:
@@ -136,9 +146,13 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
 
     async def respond_json(self, body: bytes) -> None:
         """Send a whole JSON answer with status 200."""
-        identity = (b"request-id", self.request.public_id.encode())
         content_type = (b"content-type", b"application/json")
-        await self.respond(200, body, [content_type, identity])
+        await self.respond(200, body, [content_type, self.identity])
+
+    @property
+    def identity(self) -> Header:
+        """What names the request in the answer's headers."""
+        return self.envelope.identity(self.request.public_id)
 
     async def respond_error(self, error: TandemError) -> None:
         """Send an error: as the answer, or at the end of an answer that has begun."""
@@ -155,10 +169,11 @@ class ApiConsumer(AsyncConsumer):  # type: ignore[misc]
         if self.responding:
             await self.write(self.encode_failure(error), more=False)
             return
-        headers = error_headers(error, self.request.public_id)
+        headers = [*error_headers(error), self.identity]
         if error.code is ErrorCode.METHOD_NOT_ALLOWED:
             headers.append((b"allow", ", ".join(self.methods).encode()))
-        await self.respond(row.status, error_body(error, self.request.public_id), headers)
+        body = self.envelope.body(error, self.request.public_id)
+        await self.respond(self.envelope.status(error), body, headers)
 
     def encode_failure(self, error: TandemError) -> bytes:
         """Return what ends an answer that has begun; nothing, unless the dialect has a frame."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from gateway.errors import Header
 
@@ -16,6 +19,24 @@ STREAM_HEADERS: list[Header] = [
 
 # A comment line: invisible to every client, but bytes on the wire to every proxy.
 COMMENT = b": waiting\n\n"
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_line(value: Any) -> bytes:
+    """Encode as JSON that no reader takes for more than one line.
+
+    JSON escapes ASCII's line breaks. Unicode's three stand in strings as they are, and clients
+    that split text into lines would cut a frame there.
+    """
+    encoded = _encode(value)
+    if encoded.isascii():
+        return encoded
+    return (
+        encoded.replace(b"\xc2\x85", b"\\u0085")
+        .replace(b"\xe2\x80\xa8", b"\\u2028")
+        .replace(b"\xe2\x80\xa9", b"\\u2029")
+    )
 
 
 class Quiet:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Tag
+from pydantic import AfterValidator, BeforeValidator, Field, Tag
 
-from gateway.dialects.anthropic.validation import Wire, by_type, tag
-
-# The rule in a published schema of a string whose validator has words of its own for it.
-NON_EMPTY: dict[str, JsonValue] = {"minLength": 1}
+from gateway.dialects.sampling import NON_EMPTY
+from gateway.dialects.validation import Wire, by_type, tag
 
 
 def _non_empty_text(value: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import error_body
+from gateway.http.sse import COMMENT, json_line
 from inference.errors import TandemError
 from inference.events import (
     Event,
@@ -36,24 +37,8 @@ STOP_REASONS: dict[FinishReason, str] = {
 _encode = msgspec.json.Encoder().encode
 
 
-def _line(value: Any) -> bytes:
-    """Encode as JSON that no reader takes for more than one line.
-
-    JSON escapes ASCII's line breaks. Unicode's three stand in strings as they are, and clients
-    that split text into lines would cut a frame there.
-    """
-    encoded = _encode(value)
-    if encoded.isascii():
-        return encoded
-    return (
-        encoded.replace(b"\xc2\x85", b"\\u0085")
-        .replace(b"\xe2\x80\xa8", b"\\u2028")
-        .replace(b"\xe2\x80\xa9", b"\\u2029")
-    )
-
-
 def _frame(kind: str, payload: dict[str, Any]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (kind.encode("ascii"), _line({"type": kind, **payload}))
+    return b"event: %b\ndata: %b\n\n" % (kind.encode("ascii"), json_line({"type": kind, **payload}))
 
 
 PING = _frame("ping", {})
@@ -81,6 +66,7 @@ class MessageStream:
         self._message_id = message_id
         self._model = model
         self._request_id = request_id
+        self.over = False
         self._started = False
         self._index = -1
         self._open: type[TextDelta | ThinkingDelta | ToolCallStarted] | None = None
@@ -113,9 +99,19 @@ class MessageStream:
             case Started(prompt_tokens=prompt_tokens):
                 return self._start(prompt_tokens)
             case Finished():
+                self.over = True
                 return self._finish(event)
             case Failed(code=code, message=reason):
+                self.over = True
                 return failure(TandemError(code, reason), self._request_id)
+
+    def refusal(self, event: Event) -> TandemError | None:
+        """Return the error if the very first event says that there will be no answer."""
+        return TandemError(event.code, event.message) if isinstance(event, Failed) else None
+
+    def keep_alive(self, *, begun: bool) -> bytes:
+        """Return a ping, but none before `message_start`: some clients take the first for it."""
+        return PING if begun else COMMENT
 
     def _start(self, prompt_tokens: int) -> bytes:
         if self._started:
@@ -143,7 +139,7 @@ class MessageStream:
 
     def _piece(self, text: str) -> bytes:
         head, tail = self._delta
-        return head + _line(text) + tail
+        return head + json_line(text) + tail
 
     def _close(self) -> bytes:
         if self._open is None:
@@ -167,13 +163,16 @@ def failure(error: TandemError, request_id: str) -> bytes:
     return b"event: error\ndata: %b\n\n" % error_body(error, request_id)
 
 
-def message(answer: Answer, message_id: str, model: str) -> bytes:
-    """Return the JSON message of a whole answer."""
+def message(
+    answer: Answer, message_id: str, model: str, *, service_tier: str | None = None
+) -> bytes:
+    """Return the JSON message of a whole answer, with the tier that served it where it matters."""
+    usage = _total(answer.finished.usage)
     return _encode(
         _message(message_id, model)
         | {"content": [_block(part) for part in answer.parts]}
         | _stop(answer.finished)
-        | {"usage": _total(answer.finished.usage)}
+        | {"usage": usage | ({"service_tier": service_tier} if service_tier else {})}
     )
 
 

@@ -14,7 +14,7 @@ from gateway.dialects.anthropic.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from gateway.dialects.anthropic.validation import invalid
+from gateway.dialects.validation import invalid
 
 Place = tuple[str, MessageBlock]
 

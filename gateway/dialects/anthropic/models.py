@@ -8,7 +8,6 @@ as answers to it do.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gateway.http.query import integer
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 
@@ -57,7 +57,7 @@ def decode_page(query: Sequence[tuple[str, str]]) -> Page:
     return Page(
         after_id=after_id,
         before_id=before_id,
-        limit=_limit(last.get("limit")),
+        limit=integer(last, "limit", DEFAULT_PAGE, at_least=1, at_most=MAX_PAGE),
         lifecycle=_lifecycle(value for name, value in query if name in _STAGE_NAMES),
     )
 
@@ -103,15 +103,6 @@ def _names(entries: Sequence[ModelEntry]) -> Iterator[_Name]:
             if alias.lower() not in taken:
                 taken.add(alias.lower())
                 yield _Name(alias, entry)
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return DEFAULT_PAGE
-    # Four digits at most: int() refuses thousands of them with an error of its own.
-    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_PAGE:
-        raise _invalid(f"limit: Input should be an integer from 1 to {MAX_PAGE}")
-    return int(text)
 
 
 def _lifecycle(values: Iterable[str]) -> frozenset[str]:
@@ -167,7 +158,7 @@ def _capabilities(entry: ModelEntry) -> dict[str, Any]:
     """Return Anthropic's keys, every one of them, and `tools`, which sference's clients read."""
     thinks = {"supported": entry.reasoning != "none"}
     return {
-        "batch": _NO,
+        "batch": _YES,
         "citations": _NO,
         "code_execution": _NO,
         "context_management": {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gateway.dialects.anthropic.blocks import Base64Source, ImageBlock, ToolResultBlock
@@ -15,15 +14,17 @@ from gateway.dialects.anthropic.tools import (
     callable_tools,
 )
 from gateway.dialects.anthropic.turns import conversation
-from gateway.dialects.anthropic.validation import invalid
-from gateway.dialects.anthropic.wire import MAX_INT, MessagesBody
+from gateway.dialects.anthropic.wire import MessagesBody
+from gateway.dialects.context import ParseContext
+from gateway.dialects.functions import function_tool
+from gateway.dialects.sampling import top_k
+from gateway.dialects.validation import invalid
 from gateway.image_source import ImageSource
 from inference.request import (
     CacheMark,
     GenerationRequest,
     ImagePart,
     Message,
-    Owner,
     Sampling,
     Tool,
     ToolChoice,
@@ -37,24 +38,6 @@ _MODES = {
     "required": ToolMode.ANY,
     "tool": ToolMode.NAMED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParseContext:
-    """What the body does not say.
-
-    `vision`, `images_without_vision` and `reasoning` are the catalogue's words on the model; the
-    other fields mean what `GenerationRequest` says they mean.
-    """
-
-    request_id: str
-    model: str
-    deadline_s: float
-    owner: Owner | None = None
-    cache_salt: str | None = None
-    vision: bool = False
-    images_without_vision: str = "placeholder"
-    reasoning: str = "none"
 
 
 def image_sources(body: MessagesBody) -> list[ImageSource]:
@@ -78,13 +61,14 @@ def to_request(
         body.system or (), body.messages, images if context.vision else None
     )
     tools = tuple(map(_tool, callable_tools(body.tools)))
-    thinking = _thinking(body, context.reasoning)
+    thinking = context.thinks(_thinking(body))
     return GenerationRequest(
         id=context.request_id,
         model=context.model,
         messages=messages,
         sampling=_sampling(body),
         deadline_s=context.deadline_s,
+        lane=context.lane,
         owner=context.owner,
         cache_salt=context.cache_salt,
         cache_mark=_cache_mark(body, messages, mark),
@@ -124,30 +108,21 @@ def _sampling(body: MessagesBody) -> Sampling:
         max_tokens=body.max_tokens,
         temperature=body.temperature,
         top_p=body.top_p,
-        top_k=_top_k(body.top_k),
+        top_k=top_k(body.top_k),
         stop=tuple(body.stop_sequences or ()),
     )
 
 
-def _top_k(value: int | None) -> int | None:
-    """Say "no limit" as a limit beyond any vocabulary: None would be the model's own default."""
-    return MAX_INT if value is not None and value < 1 else value
-
-
 def _tool(tool: ClientTool | FunctionTool) -> Tool:
     """Return the canonical tool. Examples go into the schema, where the model is shown them."""
-    match tool:
-        case FunctionTool(function=function):
-            schema, examples = function.parameters or {"properties": {}}, None
-            description, strict = function.description, function.strict
-        case ClientTool():
-            schema, examples = tool.input_schema, tool.input_examples
-            description, strict = tool.description, tool.strict
+    if isinstance(tool, FunctionTool):
+        return function_tool(tool.function)
+    examples = {"examples": tool.input_examples} if tool.input_examples else {}
     return Tool(
         name=tool.name,
-        schema={"type": "object", **schema, **({"examples": examples} if examples else {})},
-        description=description or "",
-        strict=bool(strict),
+        schema={"type": "object", **tool.input_schema, **examples},
+        description=tool.description or "",
+        strict=bool(tool.strict),
     )
 
 
@@ -161,18 +136,11 @@ def _tool_choice(choice: ToolChoiceBody | None) -> ToolChoice:
     )
 
 
-def _thinking(body: MessagesBody, reasoning: str) -> bool:
-    """Decide whether the model thinks: what it can, then what is asked, then its default."""
-    if reasoning in ("none", "always"):
-        return reasoning == "always"
+def _thinking(body: MessagesBody) -> bool | None:
+    """Return whether the caller wants the model to think; None for its default."""
     if body.enable_thinking is not None:
         return body.enable_thinking
-    match body.thinking and body.thinking.type:
-        case "enabled" | "adaptive":
-            return True
-        case "disabled":
-            return False
-    return reasoning == "default_on"
+    return body.thinking.wanted if body.thinking else None
 
 
 def _output_schema(body: MessagesBody) -> dict[str, Any] | None:

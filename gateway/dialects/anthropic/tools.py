@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -16,21 +15,8 @@ from pydantic import (
 )
 
 from gateway.dialects.anthropic.blocks import CacheControl
-from gateway.dialects.anthropic.validation import Wire, invalid, tag
-
-
-def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
-    if schema.get("type", "object") != "object":
-        raise ValueError("the schema of a tool's arguments must have the type 'object'")
-    return schema
-
-
-ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
-ArgumentsSchema = Annotated[
-    dict[str, Any],
-    AfterValidator(_of_an_object),
-    Field(json_schema_extra={"properties": {"type": {"const": "object"}}}),
-]
+from gateway.dialects.functions import ArgumentsSchema, Function, ToolName
+from gateway.dialects.validation import Wire, invalid, tag
 
 
 class ClientTool(Wire):
@@ -47,15 +33,6 @@ class ClientTool(Wire):
     strict: bool | None = None
     input_examples: list[dict[str, Any]] | None = None
     cache_control: CacheControl | None = None
-
-
-class Function(Wire):
-    """The inner half of OpenAI's shape. A function without `parameters` takes none."""
-
-    name: ToolName
-    description: str | None = None
-    parameters: ArgumentsSchema | None = None
-    strict: bool | None = None
 
 
 class FunctionTool(Wire):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,12 +17,10 @@ from gateway.dialects.anthropic.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from gateway.dialects.anthropic.placeholder import NOTICE, OMITTED, REMINDER
+from gateway.dialects.placeholder import OMITTED, REMINDER
+from gateway.dialects.turns import Conversation, Piece, Turn, assemble
 from inference.request import (
-    CacheMark,
     ImagePart,
-    Message,
-    Part,
     Role,
     TextPart,
     ThinkingPart,
@@ -33,23 +29,6 @@ from inference.request import (
 )
 
 BILLING_HEADER = "x-anthropic-billing-header"
-
-
-class Conversation(NamedTuple):
-    """The turns, and the last breakpoint that stands in them."""
-
-    messages: tuple[Message, ...]
-    cache_mark: CacheMark | None
-
-
-class _Piece(NamedTuple):
-    part: Part
-    marked: bool = False
-
-
-class _Turn(NamedTuple):
-    role: Role
-    pieces: list[_Piece]
 
 
 def conversation(
@@ -63,28 +42,11 @@ def conversation(
     """
     pictures = None if images is None else iter(images)
     turns = [_turn(message, pictures) for message in messages]
-    blind = any(piece.part is REMINDER for turn in turns for piece in turn.pieces)
-    merged = list(_alternating([*_system_turn(system, blind), *turns]))
-    return Conversation(
-        tuple(
-            Message(role=turn.role, parts=tuple(piece.part for piece in turn.pieces))
-            for turn in merged
-        ),
-        _last_mark(merged),
+    return assemble(
+        [_without_billing_header(block.text) for block in system],
+        turns,
+        marked=any(block.cache_control for block in system),
     )
-
-
-def _system_turn(blocks: Sequence[TextBlock], blind: bool) -> Iterator[_Turn]:
-    """Join the entries by line: they are written apart and rarely end in a line break.
-
-    A breakpoint on any of them stands for the whole system prompt.
-    """
-    texts = [_without_billing_header(block.text) for block in blocks]
-    if blind:
-        texts.append(NOTICE)
-    if text := "\n".join(text for text in texts if text):
-        marked = any(block.cache_control for block in blocks)
-        yield _Turn(Role.SYSTEM, [_Piece(TextPart(text), marked)])
 
 
 def _without_billing_header(text: str) -> str:
@@ -92,11 +54,11 @@ def _without_billing_header(text: str) -> str:
     return text.partition("\n")[2] if text.startswith(BILLING_HEADER) else text
 
 
-def _turn(message: InputMessage, images: Iterator[ImagePart] | None) -> _Turn:
+def _turn(message: InputMessage, images: Iterator[ImagePart] | None) -> Turn:
     pieces = [piece for block in message.content for piece in _pieces(block, images)]
     if images is None and any(map(_shows_an_image, message.content)):
-        pieces.append(_Piece(REMINDER))
-    return _Turn(Role(message.role), pieces)
+        pieces.append(Piece(REMINDER))
+    return Turn(Role(message.role), pieces)
 
 
 def _shows_an_image(block: MessageBlock) -> bool:
@@ -105,32 +67,32 @@ def _shows_an_image(block: MessageBlock) -> bool:
     return isinstance(block, ImageBlock)
 
 
-def _pieces(block: MessageBlock, images: Iterator[ImagePart] | None) -> Iterator[_Piece]:
+def _pieces(block: MessageBlock, images: Iterator[ImagePart] | None) -> Iterator[Piece]:
     """Yield the block's piece, if it has anything for the model."""
     match block:
         case ThinkingBlock(thinking=text):
             if text:
-                yield _Piece(ThinkingPart(text))
+                yield Piece(ThinkingPart(text))
         case RedactedThinkingBlock():
             pass
         case ToolUseBlock():
             arguments = msgspec.json.encode(block.input).decode()
             call = ToolCallPart(id=block.id, name=block.name, arguments=arguments)
-            yield _Piece(call, block.cache_control is not None)
+            yield Piece(call, block.cache_control is not None)
         case ToolResultBlock():
             yield _result(block, images)
         case _:
-            yield _Piece(_shown(block, images), block.cache_control is not None)
+            yield Piece(_shown(block, images), block.cache_control is not None)
 
 
-def _result(block: ToolResultBlock, images: Iterator[ImagePart] | None) -> _Piece:
+def _result(block: ToolResultBlock, images: Iterator[ImagePart] | None) -> Piece:
     inner = block.content or []
     part = ToolResultPart(
         call_id=block.tool_use_id,
         parts=tuple(_shown(shown, images) for shown in inner),
         is_error=bool(block.is_error),
     )
-    return _Piece(part, any(shown.cache_control for shown in (block, *inner)))
+    return Piece(part, any(shown.cache_control for shown in (block, *inner)))
 
 
 def _shown(
@@ -144,24 +106,3 @@ def _shown(
         case ToolReferenceBlock():
             # Nothing is deferred: the model knows the tool already and only needs its name.
             return TextPart(f"[tool found: {block.tool_name}]")
-
-
-def _alternating(turns: Iterable[_Turn]) -> Iterator[_Turn]:
-    """Merge neighbours of one role into one turn, as the API promises and templates need.
-
-    Results come first in a turn: templates want them right after the calls.
-    """
-    spoken = (turn for turn in turns if turn.pieces)
-    for role, group in groupby(spoken, key=lambda turn: turn.role):
-        pieces = [piece for turn in group for piece in turn.pieces]
-        pieces.sort(key=lambda piece: not isinstance(piece.part, ToolResultPart))
-        yield _Turn(role, pieces)
-
-
-def _last_mark(turns: Sequence[_Turn]) -> CacheMark | None:
-    for message in range(len(turns) - 1, -1, -1):
-        pieces = turns[message].pieces
-        for part in range(len(pieces) - 1, -1, -1):
-            if pieces[part].marked:
-                return CacheMark(message=message, part=part)
-    return None

@@ -6,13 +6,12 @@ nothing of that kind is dropped in silence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import quote
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
-from gateway.dialects.anthropic.blocks import NON_EMPTY, CacheControl, InputMessage, TextBlocks
+from gateway.dialects.anthropic.blocks import CacheControl, InputMessage, TextBlocks
 from gateway.dialects.anthropic.history import check_history
 from gateway.dialects.anthropic.tools import (
     AnyToolChoice,
@@ -21,15 +20,10 @@ from gateway.dialects.anthropic.tools import (
     check_tools,
     skipped_tools,
 )
-from gateway.dialects.anthropic.validation import WholeNumber, Wire, first_error, invalid
-
-UnknownFields = Literal["ignore", "reject"]
-
-MAX_INT = 2**31 - 1
-"""Largest count that engines take."""
-
-MAX_STOP_SEQUENCES = 256
-"""The engine looks for every one of them after every token."""
+from gateway.dialects.sampling import MAX_INT, StopSequences, TopK
+from gateway.dialects.thinking import Thinking
+from gateway.dialects.unknown import UnknownFields, rejection
+from gateway.dialects.validation import WholeNumber, Wire, first_error, invalid
 
 # Fields that only tune how a request is served: accepted, and whatever they say is right.
 # `output_config.effort` and `thinking.display` are of that kind too.
@@ -41,12 +35,6 @@ SERVING_FIELDS = frozenset(
 UNHONOURED_FIELDS = frozenset({"container", "inference_geo", "mcp_servers"})
 
 
-def _non_empty_stop(value: str) -> str:
-    if not value:
-        raise ValueError("each stop sequence must be non-empty")
-    return value
-
-
 def _some_messages(value: list[InputMessage]) -> list[InputMessage]:
     if not value:
         raise ValueError("at least one message is required")
@@ -54,16 +42,6 @@ def _some_messages(value: list[InputMessage]) -> list[InputMessage]:
 
 
 Tokens = Annotated[int, Field(ge=0, le=MAX_INT), WholeNumber]
-StopSequence = Annotated[str, AfterValidator(_non_empty_stop), Field(json_schema_extra=NON_EMPTY)]
-StopSequences = Annotated[list[StopSequence], Field(max_length=MAX_STOP_SEQUENCES, fail_fast=True)]
-
-
-class Thinking(Wire):
-    """The switch of reasoning. `between_tools` leaves it to the model's default."""
-
-    type: Literal["enabled", "adaptive", "disabled", "between_tools"]
-    budget_tokens: Annotated[int, Field(ge=1, le=MAX_INT), WholeNumber] | None = None
-    """Most tokens of reasoning, where the engine can bound them."""
 
 
 class OutputFormat(Wire):
@@ -120,7 +98,7 @@ class MessagesBody(Wire):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     """The share of likely tokens to pick from."""
 
-    top_k: Annotated[int, Field(ge=-1, le=MAX_INT), WholeNumber] | None = None
+    top_k: TopK | None = None
     """How many of the likeliest tokens to pick from; 0 and -1 mean no limit."""
 
     stop_sequences: StopSequences | None = None
@@ -151,11 +129,6 @@ class CountTokensBody(MessagesBody):
     """The same as for a message, but `max_tokens` may be left out."""
 
     max_tokens: Tokens = 0
-
-
-# Proxies and clients take headers of a few thousand bytes.
-_SHOWN_NAMES = 20
-_SHOWN_CHARS = 40
 
 
 class DecodedMessages(NamedTuple):
@@ -192,7 +165,7 @@ def _decode(
     check_history(body.messages, check_tools(body.tools, body.tool_choice))
     ignored = sorted(_unhonoured(obj))
     if ignored and unknown == "reject":
-        raise invalid(_rejection(body.model, ignored[0]))
+        raise rejection(body.model, ignored[0])
     return DecodedMessages(body, (*ignored, *skipped_tools(body.tools)))
 
 
@@ -209,13 +182,6 @@ def _is_marked(body: MessagesBody) -> bool:
     return any(getattr(place, "cache_control", None) for place in places)
 
 
-def ignored_header(ignored: Sequence[str]) -> bytes:
-    """Return the names as a header's value: percent-encoded and cut, since callers choose them."""
-    names = [quote(name[:_SHOWN_CHARS], safe="") for name in ignored[:_SHOWN_NAMES]]
-    more = [f"+{len(ignored) - _SHOWN_NAMES}"] if len(ignored) > _SHOWN_NAMES else []
-    return ", ".join([*names, *more]).encode("ascii")
-
-
 def _unhonoured(obj: dict[str, Any]) -> Iterator[str]:
     known = MessagesBody.model_fields.keys() | SERVING_FIELDS
     for name, value in obj.items():
@@ -224,10 +190,3 @@ def _unhonoured(obj: dict[str, Any]) -> Iterator[str]:
     output_config = obj.get("output_config")
     if output_config and output_config.get("format") and obj.get("output_format"):
         yield "output_format"
-
-
-def _rejection(model: str, name: str) -> str:
-    return (
-        f"{name}: Extra inputs are not permitted. Model '{model}' cannot honour `{name}`. "
-        f"Remove `{name}`, or have the operator set UNKNOWN_FIELDS to ignore."
-    )

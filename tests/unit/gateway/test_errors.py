@@ -9,7 +9,14 @@ import anthropic
 import httpx2
 import pytest
 
-from gateway.errors import ERRORS, MAX_MESSAGE_CHARS, error_body, error_headers
+from gateway.errors import (
+    ANTHROPIC,
+    ERRORS,
+    MAX_MESSAGE_CHARS,
+    SHARED,
+    error_body,
+    error_headers,
+)
 from inference.errors import ErrorCode, TandemError
 
 # The exception that the official SDK raises for each code.
@@ -24,6 +31,9 @@ SDK_EXCEPTIONS: dict[ErrorCode, type[anthropic.APIStatusError]] = {
     ErrorCode.NOT_FOUND: anthropic.NotFoundError,
     ErrorCode.MODEL_NOT_FOUND: anthropic.NotFoundError,
     ErrorCode.METHOD_NOT_ALLOWED: anthropic.APIStatusError,
+    ErrorCode.CONFLICT: anthropic.ConflictError,
+    ErrorCode.RESOURCE_UNAVAILABLE: anthropic.RateLimitError,
+    ErrorCode.EXPIRED: anthropic.APIStatusError,
     ErrorCode.TOO_LARGE: anthropic.APIStatusError,
     ErrorCode.CANCELLED: anthropic.APIStatusError,
     ErrorCode.ENGINE_FAILED: anthropic.InternalServerError,
@@ -45,7 +55,7 @@ def ask(error: TandemError, *, retries: int) -> tuple[anthropic.APIStatusError, 
         requests += 1
         return httpx2.Response(
             ERRORS[error.code].status,
-            headers=error_headers(error, "req_1"),
+            headers=[*error_headers(error), ANTHROPIC.identity("req_1")],
             content=error_body(error, "req_1"),
         )
 
@@ -88,15 +98,25 @@ def test_the_body_serves_both_kinds_of_clients() -> None:
     }
 
 
+def test_where_openai_and_sference_share_a_route_the_body_serves_both() -> None:
+    error = TandemError(ErrorCode.OVERLOADED, "busy")
+    assert json.loads(SHARED.body(error, "req_1")) == {
+        "error": {"message": "busy", "type": "server_error", "param": None, "code": "overloaded"},
+        "status_code": 503,
+        "detail": "busy",
+        "extra": {},
+    }
+
+
 def test_the_wait_is_told_in_whole_seconds_and_never_too_short() -> None:
-    headers = error_headers(TandemError(ErrorCode.OVERLOADED, "busy", retry_after_s=1.2), "req_1")
+    headers = error_headers(TandemError(ErrorCode.OVERLOADED, "busy", retry_after_s=1.2))
     assert (b"retry-after", b"2") in headers
     assert (b"x-should-retry", b"true") in headers
 
 
 def test_no_wait_is_told_where_none_helps() -> None:
-    names = [name for name, _ in error_headers(TandemError(ErrorCode.INTERNAL, "bug"), "req_1")]
-    assert names == [b"content-type", b"request-id"]
+    names = [name for name, _ in error_headers(TandemError(ErrorCode.INTERNAL, "bug"))]
+    assert names == [b"content-type"]
 
 
 def test_the_sdk_asks_again_when_an_engine_may_have_room() -> None:

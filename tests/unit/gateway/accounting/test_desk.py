@@ -268,3 +268,22 @@ async def test_a_body_does_not_bound_what_an_image_costs(
         assert spend is not None
         holds.append(spend.hold_micros)
     assert holds == [1026 + 2, 9000 + 2]
+
+
+async def test_of_several_answers_only_the_first_counts_the_prompt(rig: Rig) -> None:
+    prompt = msgspec.structs.replace(make_request("hi"), choice=1)
+    ticket = await rig.admit(prompt=prompt)
+    run = Run(prompt, "queue", lambda _: None)
+    said: list[Event] = [Started(5), TextDelta("hello"), FINISHED]
+    for seq, event in enumerate(said):
+        run.receive(Frame(prompt.id, 0, "e1", seq, event))
+    ticket.close(run)
+    assert rig.closed.usage == Usage(prompt_tokens=0, cached_tokens=0, output_tokens=3)
+    ((claim, prompt_tokens, output_tokens),) = rig.limiter.released
+    assert (claim.input_tokens, prompt_tokens, output_tokens) == (0, 0, 3)
+
+
+async def test_of_several_answers_only_the_first_keeps_the_body(rig: Rig) -> None:
+    await rig.admit(prompt=msgspec.structs.replace(make_request("hi"), choice=1))
+    assert rig.admitted.body is None
+    assert rig.admitted.body_digest == hashlib.sha256(BODY).digest()

@@ -48,7 +48,7 @@ def test_a_rate_limit_is_named_with_its_owner(holder: Holder, kind: Limit, words
     error = refused(refusal, CLAIM)
     assert error.code is ErrorCode.RATE_LIMITED
     assert error.message == f"rate limit reached: {words}"
-    assert (b"retry-after", b"2") in error_headers(error, "req")
+    assert (b"retry-after", b"2") in error_headers(error)
 
 
 def test_a_balance_that_is_used_up_is_called_so() -> None:
@@ -64,7 +64,7 @@ def test_a_balance_that_is_too_small_is_told_with_what_is_needed() -> None:
         "the team's balance does not cover this request: of 0.60, 0.20 is held for requests that "
         "are running, and this one may cost 0.70"
     )
-    headers = dict(error_headers(error, "req"))
+    headers = dict(error_headers(error))
     assert headers[b"x-should-retry"] == b"false"
     assert b"retry-after" not in headers
 
@@ -76,7 +76,7 @@ def test_a_daily_cap_says_when_it_is_lifted() -> None:
         "spend limit reached (daily; resets 2026-08-08 00:00 UTC): of 10.00, 9.25 is spent and "
         "0.500001 held for requests that are running, and this one may cost 0.70"
     )
-    headers = dict(error_headers(error, "req"))
+    headers = dict(error_headers(error))
     assert headers[b"retry-after"] == b"43200"
     assert headers[b"x-should-retry"] == b"false"
 

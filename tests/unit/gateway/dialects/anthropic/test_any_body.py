@@ -9,8 +9,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.dialects.anthropic.parse import ParseContext, image_sources, to_request
+from gateway.dialects.anthropic.parse import image_sources, to_request
 from gateway.dialects.anthropic.wire import MessagesBody, decode_count, decode_messages
+from gateway.dialects.context import ParseContext
 from inference.errors import ErrorCode, TandemError
 from inference.request import GenerationRequest, ImagePart
 

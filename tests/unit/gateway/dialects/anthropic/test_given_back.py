@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.dialects.anthropic.encode import MessageStream, message
-from gateway.dialects.anthropic.parse import ParseContext, to_request
+from gateway.dialects.anthropic.parse import to_request
 from gateway.dialects.anthropic.wire import decode_messages
+from gateway.dialects.context import ParseContext
 from inference.events import (
     Event,
     Finished,

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.dialects.anthropic.parse import ParseContext, to_request
+from gateway.dialects.anthropic.parse import to_request
 from gateway.dialects.anthropic.wire import decode_messages
+from gateway.dialects.context import ParseContext
 from inference.request import GenerationRequest, Message, Role, Sampling, TextPart
 
 CONTEXT = ParseContext(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.anthropic.parse import ParseContext, to_request
+from gateway.dialects.anthropic.parse import to_request
 from gateway.dialects.anthropic.wire import decode_messages
+from gateway.dialects.context import ParseContext
 from inference.errors import TandemError
 from inference.request import GenerationRequest, Tool, ToolChoice, ToolMode
 

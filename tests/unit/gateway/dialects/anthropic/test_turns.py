@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.anthropic.parse import ParseContext, image_sources, to_request
-from gateway.dialects.anthropic.placeholder import NOTICE, OMITTED, REMINDER
+from gateway.dialects.anthropic.parse import image_sources, to_request
 from gateway.dialects.anthropic.wire import MessagesBody, decode_messages
+from gateway.dialects.context import ParseContext
+from gateway.dialects.placeholder import NOTICE, OMITTED, REMINDER
 from gateway.image_source import ImageSource
 from inference.errors import ErrorCode, TandemError
 from inference.request import (

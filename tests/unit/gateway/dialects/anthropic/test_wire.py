@@ -11,8 +11,8 @@ from gateway.dialects.anthropic.wire import (
     MessagesBody,
     decode_count,
     decode_messages,
-    ignored_header,
 )
+from gateway.dialects.unknown import ignored_header
 from inference.errors import ErrorCode, TandemError
 
 TURN: dict[str, Any] = {"role": "user", "content": "hi"}

@@ -1,0 +1,1 @@
+"""Responses that last: kept, made in the background, read again, followed, cancelled, listed."""

@@ -1,0 +1,1 @@
+"""What every dialect's consumers share: reading a prompt, letting it in, relaying the answer."""
