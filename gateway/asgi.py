@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from channels.routing import ProtocolTypeRouter
 from django.conf import settings
@@ -17,19 +16,15 @@ def _application() -> ProtocolTypeRouter:
 
     from gateway.front import Front
     from gateway.http.daphne import be_strict
+    from gateway.progress import sockets
+    from gateway.routes import is_upload
     from gateway.services import Services
     from inference.engine.options import transport_options
 
-    be_strict()
+    be_strict(is_upload)
     services = Services(settings.TANDEM, transport_options())
     front = Front(services, django_application, settings.TANDEM.GATEWAY_ROLE)
-    return ProtocolTypeRouter({"http": front, "websocket": _refuse})
-
-
-async def _refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Close a WebSocket before it opens: nothing here speaks it."""
-    await receive()
-    await send({"type": "websocket.close"})
+    return ProtocolTypeRouter({"http": front, "websocket": sockets(services)})
 
 
 application = _application()

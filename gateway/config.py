@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -21,6 +22,7 @@ from redis import ConnectionPool
 from gateway.images.addresses import parse_allowed
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 
 
 class ConfigError(Exception):
@@ -82,11 +84,19 @@ class Config(BaseSettings):
     REQUEST_TIMEOUT_S: float = Field(
         600, gt=0, description="Longest time from admission to the end of a realtime request."
     )
+    FLEX_WAIT_S: float = Field(
+        60, gt=0, description="How long a flex request waits for a place in an engine before 429."
+    )
     PING_INTERVAL_S: float = Field(
         10, gt=0, description="A stream that has been quiet for so long gets a ping."
     )
     MAX_BODY_BYTES: int = Field(
         32 * 1024 * 1024, ge=1024, description="Largest request body; larger ones get 413."
+    )
+    MAX_BATCH_BODY_BYTES: int = Field(
+        256 * 1024 * 1024,
+        ge=1024,
+        description="Largest body that creates a batch whose requests stand in it.",
     )
     UNKNOWN_FIELDS: Literal["ignore", "reject"] = Field(
         "ignore",
@@ -131,6 +141,9 @@ class Config(BaseSettings):
     BODY_MAX_BYTES: int = Field(
         1024 * 1024, ge=0, description="Larger bodies and answers are not kept, only their digest."
     )
+    RESPONSE_RETENTION_DAYS: int = Field(
+        30, ge=1, description="How long stored responses can be read again."
+    )
     AUDIT_RETENTION_DAYS: int = Field(
         400, ge=1, description="How long the rows of the audit trail are kept."
     )
@@ -165,6 +178,16 @@ class Config(BaseSettings):
     IMAGE_MAX_TOTAL_BYTES: int = Field(
         32 * 1024 * 1024, ge=1024, description="Largest sum of the image files of one request."
     )
+    FILE_STORAGE: str = Field(
+        LOCAL_STORAGE,
+        description="Class of the Django storage that keeps uploaded files and batches' results.",
+    )
+    FILE_STORAGE_OPTIONS: str = Field(
+        "",
+        repr=False,
+        description="Options of that class, as a JSON object. Empty: none; files on a local disk "
+        "go below the data directory.",
+    )
     LOG_LEVEL: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe log lines that are written."
     )
@@ -198,6 +221,18 @@ class Config(BaseSettings):
     def _only_hosts(cls, value: list[str]) -> list[str]:
         for entry in value:
             parse_allowed(entry)
+        return value
+
+    @field_validator("FILE_STORAGE_OPTIONS")
+    @classmethod
+    def _only_an_object(cls, value: str) -> str:
+        # What the parser says is not repeated: options hold passwords.
+        try:
+            decoded = msgspec.json.decode(value) if value else {}
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            decoded = None
+        if not isinstance(decoded, dict):
+            raise ValueError("must be a JSON object")
         return value
 
     @field_validator("DATA_DIR")

@@ -29,7 +29,7 @@ class Front:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Handle one HTTP request."""
-        found = find(scope["path"])
+        found = find(scope["path"], scope["method"])
         # Clients try whether `/` answers, so every role has that page.
         if found is None and self._role == "api" and not _for_all(scope["path"]):
             found = NotFound, {}

@@ -172,6 +172,15 @@ def load_principals() -> dict[bytes, Principal]:
     return {bytes(key.digest): _principal(key) for key in keys.iterator()}
 
 
+def find_principal(key_id: uuid.UUID) -> Principal | None:
+    """Read who a key belongs to from the database; None if there is no such key any more.
+
+    A key that was revoked is found too: what it was used for until then goes on.
+    """
+    key = ApiKey.objects.filter(id=key_id).select_related("team").first()
+    return _principal(key) if key is not None else None
+
+
 def _principal(key: ApiKey) -> Principal:
     team = key.team
     return Principal(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterator
 
+from django.utils import timezone
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -12,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from gateway.http.consumer import ApiConsumer
 from gateway.http.request import ApiRequest
+from gateway.work_metrics import WorkCollector
 from inference.errors import TandemError
 from inference.events import Finished
 from inference.transport.dispatcher import Dispatcher
@@ -112,7 +115,10 @@ class _Backlog(Collector):
 
     def __init__(self, waiting: int | None, dead: int | None) -> None:
         self._gauges = {
-            "tandem_records_waiting": ("Records that no recorder has written yet.", waiting),
+            "tandem_records_waiting": (
+                "Entries of records that no recorder has written yet.",
+                waiting,
+            ),
             "tandem_records_dead": ("Records that could not be written and are put aside.", dead),
         }
 
@@ -133,7 +139,11 @@ class Metrics(ApiConsumer):
         body = generate_latest(self._registry())
         engines = CollectorRegistry()
         engines.register(EngineCollector(self.services.dispatcher))
-        engines.register(_Backlog(*await self.services.record_backlog()))
+        records, work = await asyncio.gather(
+            self.services.record_backlog(), self.services.work_state()
+        )
+        engines.register(_Backlog(*records))
+        engines.register(WorkCollector(*work, timezone.now()))
         body += generate_latest(engines)
         content_type = b"text/plain; version=0.0.4; charset=utf-8"
         identity = (b"request-id", request.public_id.encode())

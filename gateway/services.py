@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from contextlib import suppress
 
-from django.conf import settings
 from redis.exceptions import ResponseError
 
 from gateway.accounting.desk import Desk
@@ -14,16 +12,27 @@ from gateway.accounting.limiter import Limiter
 from gateway.config import Config
 from gateway.directory import Directory
 from gateway.images.loader import ImageLoader
+from gateway.responses.feed import Feed
+from gateway.responses.store import Responses
+from gateway.threads import DatabaseThreads
 from inference.collector import tune_collector
+from inference.errors import TandemError
 from inference.transport.connection import Unreachable
 from inference.transport.dispatcher import Dispatcher
 from inference.transport.keys import Keys
+from inference.transport.log import LogReader
 from inference.transport.options import TransportOptions
 from inference.transport.record_writer import RecordWriter
 from jobs.ledger import read_state
+from jobs.work.backlog import Backlog, read_backlog
+from jobs.work.tally import Tally, read_tally
 
 # How long a gateway that stops tries to write its last records; engines write theirs anyway.
 _LAST_RECORDS_S = 2.0
+# A busy database keeps no scraper waiting.
+_METRICS_S = 2.0
+# New batches whose rows are being read: each takes a processor for many seconds.
+_BATCHES_AT_ONCE = 2
 
 
 class Services:
@@ -45,16 +54,13 @@ class Services:
         )
         self.desk = Desk(config, self._limiter, self._writer)
         self.images = ImageLoader(config)
-        self._secret = settings.SECRET_KEY.encode()
+        self.database = DatabaseThreads()
+        self.batch_threads = DatabaseThreads(_BATCHES_AT_ONCE)
+        self._logs = LogReader(transport, self.dispatcher.courier)
+        self.responses = Responses(config, self.database, self._logs.follow)
+        self.feed = Feed(self.database)
         self._starting: asyncio.Task[None] | None = None
         self._started = False
-
-    def cache_salt(self, team_id: int) -> str:
-        """What keeps one team's prefix cache apart: not to be guessed, the same on every gateway.
-
-        Otherwise the time to the first token would tell one team what another has asked.
-        """
-        return hmac.digest(self._secret, b"cache-salt:%d" % team_id, "sha256").hex()
 
     async def record_backlog(self) -> tuple[int | None, int | None]:
         """How many entries wait for the recorder, and how many it put aside; None: unknown."""
@@ -65,6 +71,24 @@ class Services:
         except (*Unreachable, ResponseError):
             return None, None
         return waiting, dead
+
+    async def work_state(self) -> tuple[Backlog | None, Tally | None]:
+        """What work there is, and what became of work; None: unknown."""
+        return await asyncio.gather(self._work_backlog(), self._work_tally())
+
+    async def _work_backlog(self) -> Backlog | None:
+        try:
+            async with asyncio.timeout(_METRICS_S):
+                return await self.database.run(read_backlog)
+        except (TandemError, TimeoutError):
+            return None
+
+    async def _work_tally(self) -> Tally | None:
+        try:
+            fields = await self.dispatcher.courier.send("HGETALL", self._keys.work_tally)
+        except (*Unreachable, ResponseError):
+            return None
+        return read_tally(fields)
 
     async def ready(self) -> None:
         """Start on first use: an ASGI server such as Daphne has no start-up hook of its own."""
@@ -77,7 +101,7 @@ class Services:
 
     async def _start(self) -> None:
         self._writing = asyncio.create_task(self._writer.run(), name="records")
-        await asyncio.gather(self.directory.start(), self.dispatcher.start())
+        await asyncio.gather(self.directory.start(), self.dispatcher.start(), self._logs.start())
         tune_collector()
         self._started = True
 
@@ -89,7 +113,12 @@ class Services:
             await self.images.close()
             await self._limiter.stop()
             await self._stop_writing()
+            await self._logs.stop()
+            await self.feed.stop()
+            await self.responses.stop()
             await self.dispatcher.close()
+            await self.database.stop()
+            await self.batch_threads.stop()
 
     async def _stop_writing(self) -> None:
         with suppress(TimeoutError):

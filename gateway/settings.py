@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.broker import broker_url
 from gateway.config import BASE_DIR, load
 from gateway.database import database_settings
+from gateway.files.storage import storage_settings
 from gateway.secret import secret_key
 from gateway.supervise.layout import Layout
 
@@ -73,6 +74,12 @@ TEMPLATES = [
 
 DATABASES = {"default": database_settings(TANDEM.DATABASE_URL or EMBEDDED.database_url)}
 
+# What teams upload and batches write (see jobs.files). Every gateway and clerk must see the same.
+STORAGES = {
+    "default": storage_settings(TANDEM.FILE_STORAGE, TANDEM.FILE_STORAGE_OPTIONS, TANDEM.DATA_DIR),
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+
 # A new API key is shown through a message: it must never reach the sessions' table.
 MESSAGE_STORAGE = "django.contrib.messages.storage.cookie.CookieStorage"
 
@@ -104,9 +111,15 @@ CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 0
 CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE = {
     "sweep-transport": {"task": "jobs.sweep_transport", "schedule": 60.0},
+    "sweep-work": {"task": "jobs.sweep_work", "schedule": 10.0},
     "seal-audit": {"task": "jobs.seal_audit", "schedule": 60.0},
     "prune": {"task": "jobs.prune", "schedule": 3600.0},
 }
+
+# Where engines find work, and what the teams may spend whose work it is: the gateway's own to say,
+# named here because neither engines nor jobs import it.
+ENGINE_WORK_SOURCE = "jobs.work.source.DatabaseSource"
+WORK_TERMS = "gateway.teams.spending_terms"
 
 # Of the control API's document; everything else about that API is said in gateway.control.view.
 REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"}
@@ -133,7 +146,8 @@ LOGGING = {
     "loggers": {
         # Errors that a client causes are answered, not logged.
         "django.request": {"level": "ERROR"},
-        # It tells of every request with its whole URL, which may hold a caller's secret.
+        # They tell of every request with its whole URL, which may hold a caller's secret.
         "httpx": {"level": "WARNING"},
+        "httpx2": {"level": "WARNING"},
     },
 }

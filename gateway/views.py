@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 
-from gateway.errors import ERRORS, error_body, error_headers
+from gateway.errors import ANTHROPIC, ERRORS, error_body, error_headers
 from inference.errors import ErrorCode, TandemError
 
 
@@ -55,7 +55,7 @@ def error_response(error: TandemError, request_id: str | None = None) -> HttpRes
     """Answer in the API's envelope; a request that has no id yet gets one."""
     request_id = request_id or f"req_{uuid_utils.uuid7()}"
     response = HttpResponse(error_body(error, request_id), status=ERRORS[error.code].status)
-    for name, value in error_headers(error, request_id):
+    for name, value in (*error_headers(error), ANTHROPIC.identity(request_id)):
         response[name.decode()] = value.decode()
     return response
 

@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.anthropic.encode import message
-from gateway.errors import error_body
+from gateway.dialects.chat.encode import Shape, completion
+from gateway.errors import ANTHROPIC, OPENAI
 from inference.errors import ErrorCode, TandemError
 from inference.events import Finished, FinishReason, Usage
 from inference.fold import Answer, AnswerPart
+from inference.request import Lane
 from inference.transport.records import Ending
 from jobs.models import RequestRecord
 
@@ -19,6 +21,8 @@ JsonObject = dict[str, Any]
 
 _REASONS = {reason.value: reason for reason in FinishReason}
 _CODES = {code.value: code for code in ErrorCode}
+_CHAT = "chat"
+_OPENAI = (_CHAT, "responses")
 
 
 def render_body(body: bytes | None) -> JsonObject | None:
@@ -27,10 +31,10 @@ def render_body(body: bytes | None) -> JsonObject | None:
 
 
 def render_result(record: RequestRecord, parts: tuple[AnswerPart, ...] | None) -> JsonObject | None:
-    """Return the answer as one JSON message; None if none is kept.
+    """Return the answer as one JSON message, or as one completion; None if none is kept.
 
-    Of an answer that was broken off it is what there was until then, without a stop reason. Which
-    stop sequence matched is not on record.
+    Of an answer that was broken off it is what there was until then, without a reason for its end.
+    Which stop sequence matched is not on record.
     """
     if parts is None:
         return None
@@ -43,8 +47,23 @@ def render_result(record: RequestRecord, parts: tuple[AnswerPart, ...] | None) -
         thinking_tokens=record.thinking_tokens,
     )
     answer = Answer(parts=parts, finished=Finished(reason=reason or FinishReason.END, usage=usage))
+    if record.dialect == _CHAT:
+        return _completion(record, answer, is_whole=reason is not None)
     rendered: JsonObject = msgspec.json.decode(message(answer, f"msg_{record.id}", record.model))
     return rendered if reason else rendered | {"stop_reason": None}
+
+
+def _completion(record: RequestRecord, answer: Answer, *, is_whole: bool) -> JsonObject:
+    shape = Shape(
+        completion_id=f"chatcmpl-{record.id}",
+        model=record.model,
+        created_s=int(record.created_at.timestamp()),
+        tier="flex" if record.lane == Lane.FLEX else "default",
+    )
+    rendered: JsonObject = msgspec.json.decode(completion([answer], shape))
+    if not is_whole:
+        rendered["choices"][0]["finish_reason"] = None
+    return rendered
 
 
 def render_error(record: RequestRecord) -> JsonObject | None:
@@ -54,5 +73,8 @@ def render_error(record: RequestRecord) -> JsonObject | None:
     # Where a process was killed, nobody was left to say what it was.
     code = _CODES.get(record.detail) or _CODES.get(record.ending) or ErrorCode.INTERNAL
     text = record.error or f"the request ended without an answer ({record.ending or 'unknown'})"
-    error: JsonObject = msgspec.json.decode(error_body(TandemError(code, text), f"req_{record.id}"))
+    envelope = OPENAI if record.dialect in _OPENAI else ANTHROPIC
+    error: JsonObject = msgspec.json.decode(
+        envelope.body(TandemError(code, text), f"req_{record.id}")
+    )
     return error

@@ -44,9 +44,9 @@ class ActivityItem(Shape):
     dialect = serializers.CharField()
     service_tier = serializers.CharField(source="lane")
     stream = serializers.BooleanField(source="streamed")
-    custom_id = _absent()
-    batch_id = _absent()
-    stream_id = _absent()
+    custom_id = serializers.SerializerMethodField()
+    batch_id = serializers.UUIDField(allow_null=True)
+    stream_id = serializers.UUIDField(allow_null=True)
     key_id = serializers.UUIDField(allow_null=True)
     key_name = serializers.CharField()
     prompt_tokens = serializers.IntegerField(source="input_tokens")
@@ -63,6 +63,10 @@ class ActivityItem(Shape):
         if record.status == RequestRecord.Status.RUNNING:
             return None
         return record.closed_at or record.engine_ended_at or record.settled_at
+
+    def get_custom_id(self, record: RequestRecord) -> str | None:
+        """What the caller named it."""
+        return record.custom_id or None
 
     def get_total_tokens(self, record: RequestRecord) -> int:
         """Prompt and answer together."""

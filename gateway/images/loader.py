@@ -122,7 +122,7 @@ class _Total:
 
 
 def _invalid(path: str, reason: str) -> TandemError:
-    return TandemError(ErrorCode.INVALID_REQUEST, f"{path}: {reason}")
+    return TandemError(ErrorCode.INVALID_REQUEST, f"{path}: {reason}", param=path)
 
 
 def _first(failures: ExceptionGroup[TandemError]) -> TandemError:

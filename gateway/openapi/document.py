@@ -5,15 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from gateway import __version__
-from gateway.openapi import anthropic, operations
+from gateway.openapi import anthropic, batches, chat, files, operations, responses_api, stored
 from gateway.openapi.responses import HEADERS
 from gateway.openapi.schemas import component_schemas
 
 # A new family of routes is added here, and nowhere else.
-_PARTS = (anthropic.part, operations.part)
+_PARTS = (
+    anthropic.part,
+    batches.anthropic_part,
+    chat.part,
+    responses_api.part,
+    stored.part,
+    batches.shared_part,
+    files.part,
+    operations.part,
+)
 
 _DESCRIPTION = """\
-Open models behind Anthropic's Messages API.
+Open models behind the APIs that clients speak already: Anthropic's and OpenAI's.
 
 `anthropic-version` and `anthropic-beta` headers and `?beta=true` may be sent. Paths work with
 `/v1` doubled or left out, and with `/anthropic` before it. Bodies must be JSON in UTF-8, say so
@@ -29,10 +38,10 @@ def build() -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for part in parts:
         for path, operations_of in part.paths.items():
-            paths[path] = {
-                method: {"tags": [part.name], **operation}
+            paths.setdefault(path, {}).update(
+                (method, {"tags": [part.name], **operation})
                 for method, operation in operations_of.items()
-            }
+            )
     return {
         "openapi": "3.1.0",
         "info": {

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from pydantic import Field
 
-from gateway.errors import ERRORS, error_body
+from gateway.errors import ANTHROPIC, ERRORS, OPENAI, SHARED, Envelope
 from gateway.openapi.schemas import AnswerModel, Schema, ref
 from inference.errors import ErrorCode, TandemError
 
@@ -40,6 +40,38 @@ class Error(AnswerModel):
     extra: dict[str, Any]
 
 
+class OpenAIErrorDetail(AnswerModel):
+    """What went wrong."""
+
+    message: str
+    """Names the field that is wrong, by its path."""
+    type: Annotated[
+        str,
+        Field(json_schema_extra={"enum": sorted({row.openai_type for row in ERRORS.values()})}),
+    ]
+    param: str | None
+    """The path of the field that is wrong."""
+    code: str | None
+
+
+class OpenAIError(AnswerModel):
+    """Every error on OpenAI's routes has this form, also as the last chunk of a broken stream."""
+
+    error: OpenAIErrorDetail
+
+
+class SharedError(OpenAIError):
+    """Every error on the routes that OpenAI's and sference's clients share has this form."""
+
+    status_code: int
+    detail: str
+    """The message once more."""
+    extra: dict[str, Any]
+
+
+_SCHEMAS = {ANTHROPIC: ref(Error), OPENAI: ref(OpenAIError), SHARED: ref(SharedError)}
+
+
 class _Case(NamedTuple):
     when: str
     example: str
@@ -67,11 +99,22 @@ _CASES = {
         "A rate limit of the key or of its team is reached.",
         "rate limit reached: this key is allowed 60 requests per minute",
     ),
+    ErrorCode.RESOURCE_UNAVAILABLE: _Case(
+        "No engine had a place for a flex request in time. It costs nothing.",
+        "Resource Unavailable: no engine of 'm' had a place for this flex request within 60 s",
+    ),
     ErrorCode.PERMISSION: _Case(
         "The key may not do this, or not use this model.",
         "this API key may not use the model 'm'",
     ),
+    ErrorCode.NOT_FOUND: _Case(
+        "What the request names is not there, or another team's.",
+        f"Response with id 'resp_{EXAMPLE_ID}' not found.",
+    ),
     ErrorCode.MODEL_NOT_FOUND: _Case("There is no such model.", "model 'gpt-0' not found"),
+    ErrorCode.CONFLICT: _Case(
+        "What the request names is in a state that forbids it.", "the stream is archived"
+    ),
     ErrorCode.TOO_LARGE: _Case(
         "The body is too large.",
         "the request body has 40000000 bytes, more than the maximum of 33554432",
@@ -119,6 +162,11 @@ HEADERS: dict[str, Schema] = {
         "required": True,
         "schema": {"type": "string", "pattern": "^req_", "examples": [f"req_{EXAMPLE_ID}"]},
     },
+    "x-request-id": {
+        "description": "The same, on OpenAI's routes.",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^req_", "examples": [f"req_{EXAMPLE_ID}"]},
+    },
     "retry-after": {
         "description": "Seconds to wait before trying again, where that is known.",
         "schema": {"type": "integer", "minimum": 0},
@@ -153,8 +201,24 @@ def _limit_headers() -> dict[str, Schema]:
     return made
 
 
+def _openai_limit_headers() -> dict[str, Schema]:
+    number = {"type": "integer", "minimum": 0}
+    duration = {"type": "string", "examples": ["6m0s"]}
+    made: dict[str, Schema] = {}
+    for name in ("requests", "tokens"):
+        meaning = _LIMITED[name]
+        limit = {"description": f"The limit, in {meaning}.", "schema": number}
+        made[f"x-ratelimit-limit-{name}"] = limit
+        left = {"description": f"Left, in {meaning}.", "schema": number}
+        made[f"x-ratelimit-remaining-{name}"] = left
+        whole = {"description": "After how long all of it is there again.", "schema": duration}
+        made[f"x-ratelimit-reset-{name}"] = whole
+    return made
+
+
 LIMIT_HEADERS = tuple(_limit_headers())
-HEADERS |= _limit_headers()
+OPENAI_LIMIT_HEADERS = tuple(_openai_limit_headers())
+HEADERS |= _limit_headers() | _openai_limit_headers()
 
 
 def headers(*names: str) -> Schema:
@@ -162,37 +226,52 @@ def headers(*names: str) -> Schema:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
-def json_answer(description: str, schema: Schema, example: Any, *more_headers: str) -> Schema:
+def json_answer(
+    description: str,
+    schema: Schema,
+    example: Any,
+    *more_headers: str,
+    envelope: Envelope = ANTHROPIC,
+) -> Schema:
     """Return a JSON answer with an example of it."""
     return {
         "description": description,
-        "headers": headers("request-id", *more_headers),
+        "headers": headers(_identity(envelope), *more_headers),
         "content": {JSON: {"schema": schema, "example": example}},
     }
 
 
-def failures(codes: Iterable[ErrorCode]) -> dict[str, Schema]:
-    """Return the answers that these codes have, by status."""
+def failures(codes: Iterable[ErrorCode], envelope: Envelope = ANTHROPIC) -> dict[str, Schema]:
+    """Return the answers that these codes have in a dialect, by status."""
     by_status = defaultdict(list)
     for code in codes:
-        by_status[ERRORS[code].status].append(code)
-    return {str(status): _failure(by_status[status]) for status in sorted(by_status)}
+        by_status[envelope.status(_error(code))].append(code)
+    return {str(status): _failure(by_status[status], envelope) for status in sorted(by_status)}
 
 
-def _failure(codes: list[ErrorCode]) -> Schema:
-    names = ["request-id"]
+def _failure(codes: list[ErrorCode], envelope: Envelope) -> Schema:
+    names = [_identity(envelope)]
     if _SAY_WHEN.intersection(codes):
         names.append("retry-after")
     if any(ERRORS[code].retry is not None for code in codes):
         names.append("x-should-retry")
-    examples = {code.value: {"summary": _CASES[code].when, "value": _body(code)} for code in codes}
+    examples = {
+        code.value: {"summary": _CASES[code].when, "value": _body(code, envelope)} for code in codes
+    }
     return {
         "description": " ".join(_CASES[code].when for code in codes),
         "headers": headers(*names),
-        "content": {JSON: {"schema": ref(Error), "examples": examples}},
+        "content": {JSON: {"schema": _SCHEMAS[envelope], "examples": examples}},
     }
 
 
-def _body(code: ErrorCode) -> Any:
-    error = TandemError(code, _CASES[code].example)
-    return msgspec.json.decode(error_body(error, f"req_{EXAMPLE_ID}"))
+def _identity(envelope: Envelope) -> str:
+    return envelope.identity(EXAMPLE_ID)[0].decode()
+
+
+def _error(code: ErrorCode) -> TandemError:
+    return TandemError(code, _CASES[code].example)
+
+
+def _body(code: ErrorCode, envelope: Envelope) -> Any:
+    return msgspec.json.decode(envelope.body(_error(code), f"req_{EXAMPLE_ID}"))

@@ -69,8 +69,9 @@ def _tell_apart(union: Schema, schemas: dict[str, Schema]) -> None:
     """
     mapping = {}
     for member in union["oneOf"]:
-        schema = schemas[member["$ref"].rpartition("/")[2]]
-        kind = schema["properties"].get("type", {})
+        # A member without a name is no object.
+        schema = schemas.get(member.get("$ref", "").rpartition("/")[2], {})
+        kind = schema.get("properties", {}).get("type", {})
         if "const" in kind and "type" in schema.get("required", ()):
             mapping[kind["const"]] = member["$ref"]
     if len(mapping) == len(union["oneOf"]):

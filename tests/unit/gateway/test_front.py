@@ -28,7 +28,7 @@ async def answerer(monkeypatch: pytest.MonkeyPatch, role: str, path: str) -> str
 
     monkeypatch.setattr(ApiConsumer, "__call__", consume)
     services = cast("Services", PlayedServices())
-    await front.Front(services, django, role)({"path": path}, None, None)
+    await front.Front(services, django, role)({"path": path, "method": "GET"}, None, None)
     (who,) = answered
     return who
 

@@ -32,6 +32,11 @@ PATHS = [
     "jobs/ledgerentry/",
     "jobs/requestrecord/",
     "jobs/auditseal/",
+    "jobs/batch/",
+    "jobs/work/",
+    "jobs/storedfile/",
+    "jobs/storedresponse/",
+    "jobs/responsestream/",
 ]
 FORMS = ["gateway/team/add/", "gateway/apikey/add/", "inference/model/add/", "jobs/price/add/"]
 READ_ONLY = ["jobs/ledgerentry/", "jobs/requestrecord/", "jobs/auditseal/"]

@@ -60,6 +60,22 @@ def test_an_item_has_every_key_of_the_contract(caller: Caller, make_record: Make
     assert (item["cached_prompt_tokens"], item["cost_micros"], item["error"]) == (4, 42, None)
 
 
+def test_an_item_says_what_it_was_a_part_of(caller: Caller, make_record: MakeRecord) -> None:
+    batch_id, stream_id = uuid.uuid4(), uuid.uuid4()
+    alone = make_record(caller)
+    row = make_record(caller, type="batch", batch_id=batch_id, custom_id="mine")
+    grouped = make_record(caller, type="stream", stream_id=stream_id)
+    items = {item["id"]: item for item in caller.get("activity").json()["items"]}
+
+    def parts(record: RequestRecord) -> tuple[object, ...]:
+        item = items[str(record.id)]
+        return item["type"], item["batch_id"], item["stream_id"], item["custom_id"]
+
+    assert parts(alone) == ("standalone", None, None, None)
+    assert parts(row) == ("batch", str(batch_id), None, "mine")
+    assert parts(grouped) == ("stream", None, str(stream_id), None)
+
+
 def test_a_running_request_is_not_completed_and_not_billed(
     caller: Caller, make_record: MakeRecord
 ) -> None:
@@ -278,6 +294,37 @@ def test_a_failure_is_told_as_its_caller_was_told(
     assert told["error_json"]["error"] == {"type": kind, "message": "a reason"}
     assert told["error_json"]["status_code"] == status
     assert told["error_json"]["request_id"] == f"req_{record.id}"
+
+
+def test_a_completion_is_shown_as_its_caller_saw_it(
+    caller: Caller, make_record: MakeRecord
+) -> None:
+    record = make_record(caller, dialect="chat", lane="flex")
+    keep(record, (TextPart("Hello"),))
+    answer = caller.get(f"activity/chatcmpl-{record.id}").json()["result_json"]
+    assert (answer["id"], answer["object"]) == (f"chatcmpl-{record.id}", "chat.completion")
+    assert answer["created"] == int(record.created_at.timestamp())
+    assert answer["service_tier"] == "flex"
+    assert answer["choices"][0]["message"]["content"] == "Hello"
+    assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_completion_that_failed_is_shown_as_its_caller_saw_it(
+    caller: Caller, make_record: MakeRecord
+) -> None:
+    failure = {"status": "failed", "ending": "failed", "detail": ErrorCode.RESOURCE_UNAVAILABLE}
+    record = make_record(caller, dialect="chat", error="no room", **failure)
+    keep(record, (TextPart("Hel"),))
+    told = caller.get(f"activity/{record.id}").json()
+    assert told["result_json"]["choices"][0]["finish_reason"] is None
+    assert told["error_json"] == {
+        "error": {
+            "message": "no room",
+            "type": "rate_limit_error",
+            "param": None,
+            "code": "resource_unavailable",
+        }
+    }
 
 
 def test_bodies_are_not_shown_to_a_team_with_zero_data_retention(

@@ -98,7 +98,10 @@ def test_it_has_every_route_with_the_methods_that_are_allowed() -> None:
     told = {
         path: {method.upper() for method in methods} for path, methods in DOCUMENT["paths"].items()
     }
-    assert told == {route.path: set(route.consumer.methods) - {"HEAD"} for route in ROUTES}
+    allowed: dict[str, set[str]] = {}
+    for route in ROUTES:
+        allowed.setdefault(route.path, set()).update(set(route.consumer.methods) - {"HEAD"})
+    assert told == allowed
 
 
 def test_it_needs_a_key_wherever_the_routes_do() -> None:
@@ -132,7 +135,14 @@ def test_there_are_examples_of_every_body_and_answer_but_events_and_files() -> N
         for place, media_type in media_types()
         if not {"example", "examples"} & media_type.keys()
     ]
-    assert without == ["POST /v1/messages 200", "GET /metrics 200", "GET /openapi.json 200"]
+    assert without == [
+        "POST /v1/messages 200",
+        "POST /v1/chat/completions 200",
+        "POST /v1/responses 200",
+        "GET /v1/responses/{response_id} 200",
+        "GET /metrics 200",
+        "GET /openapi.json 200",
+    ]
 
 
 @pytest.mark.parametrize(("schema", "value"), EXAMPLES)
@@ -212,4 +222,5 @@ def test_every_error_that_it_tells_has_the_status_of_the_table() -> None:
     for _, operation in operations():
         for status, answer in operation["responses"].items():
             for code in answer.get("content", {}).get("application/json", {}).get("examples", {}):
-                assert ERRORS[ErrorCode(code)].status == int(status)
+                row = ERRORS[ErrorCode(code)]
+                assert int(status) in (row.status, row.openai_status)

@@ -1,0 +1,1 @@
+"""Files of teams over HTTP: OpenAI's `/v1/files`."""

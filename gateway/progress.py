@@ -1,0 +1,197 @@
+"""How a batch gets on, over a WebSocket: for pages that show it live.
+
+`/ws/batches/{id}` sends the batch as it is, and again whenever it has changed, until it has ended.
+Let in are keys of its team and operators who are logged in to the admin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any
+from urllib.parse import ParseResult
+
+import msgspec
+from channels.auth import AuthMiddlewareStack
+from channels.generic.websocket import AsyncWebsocketConsumer
+from channels.routing import URLRouter
+from channels.security.websocket import OriginValidator
+from django.conf import settings
+from django.urls import path, re_path
+
+from gateway.http.request import ApiRequest
+from gateway.models import Scope
+from gateway.request_ids import parse_request_id
+from gateway.services import Services
+from inference.errors import TandemError
+from jobs.models import Batch
+
+_LOOK_EVERY_S = 0.5
+# How much of what is known of the pace the last look counts for.
+_NEWEST = 0.2
+# Closing codes, which pages can tell apart; those from 4000 up are free to use.
+UNKNOWN = 4404
+DENIED = 4401
+TRY_AGAIN = 1013
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch at one moment. Times are ISO 8601; `time_left_s` None: not known (yet)."""
+
+    id: str
+    form: str
+    status: str
+    total: int
+    completed: int
+    failed: int
+    cancelled: int
+    expired: int
+    input_tokens: int
+    output_tokens: int
+    cost_micros: int
+    created_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+    time_left_s: float | None = None
+
+    @property
+    def ended_rows(self) -> int:
+        """How many rows have ended, whichever way."""
+        return self.completed + self.failed + self.cancelled + self.expired
+
+
+_FIELDS = [name for name in Progress.__struct_fields__ if name != "time_left_s"]
+
+
+class Pace:
+    """Rows a second, as a moving mean, and how long the rest takes at that pace."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[float, int] | None = None
+        self._rows_per_s: float | None = None
+
+    def time_left_s(self, now_s: float, ended: int, total: int) -> float | None:
+        """Take what was seen at a time of `time.monotonic`, and return the rest of the time."""
+        if self._seen is not None and now_s > self._seen[0]:
+            pace = (ended - self._seen[1]) / (now_s - self._seen[0])
+            known = self._rows_per_s
+            self._rows_per_s = pace if known is None else known + _NEWEST * (pace - known)
+        self._seen = now_s, ended
+        return (total - ended) / self._rows_per_s if self._rows_per_s else None
+
+
+class BatchProgress(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """One page that watches one batch."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__()
+        self._services = services
+        self._watching: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        """Let in whoever may see the batch. The socket is opened first, so that a page can read
+        from the closing code why it was not."""
+        await self.accept()
+        await self._services.ready()
+        try:
+            teams = await self._teams()
+            batch = await self._look(self.scope["url_route"]["kwargs"]["batch_id"])
+        except TandemError:
+            await self.close(TRY_AGAIN)
+            return
+        if teams is not None and not teams:
+            await self.close(DENIED)
+        elif batch is None or (teams is not None and batch[1] not in teams):
+            await self.close(UNKNOWN)
+        else:
+            self._watching = asyncio.create_task(self._watch(batch[0]))
+
+    async def disconnect(self, code: int) -> None:
+        """Stop looking."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+
+    async def _teams(self) -> set[int] | None:
+        """Return the teams whose batches may be seen; None for all of them."""
+        # Permissions are read from the database.
+        user = self.scope["user"]
+        if await self._services.database.run(partial(user.has_perm, "jobs.view_batch")):
+            return None
+        key = ApiRequest(self.scope).api_key
+        principal = await self._services.directory.keys.resolve(key) if key else None
+        if principal is None or Scope.BATCHES not in principal.scopes:
+            return set()
+        if principal.expires_at_s is not None and principal.expires_at_s <= time.time():
+            return set()
+        return {principal.team_id}
+
+    async def _look(self, batch_id: str) -> tuple[Progress, int] | None:
+        return await self._services.database.run(partial(_read, batch_id))
+
+    async def _watch(self, progress: Progress) -> None:
+        pace = Pace()
+        shown: Progress | None = None
+        while True:
+            if progress != shown:
+                left_s = pace.time_left_s(time.monotonic(), progress.ended_rows, progress.total)
+                said = msgspec.structs.replace(progress, time_left_s=left_s)
+                await self.send(text_data=msgspec.json.encode(said).decode())
+                shown = progress
+            if progress.ended_at is not None:
+                await self.close()
+                return
+            await asyncio.sleep(_LOOK_EVERY_S)
+            try:
+                found = await self._look(progress.id)
+            except TandemError:
+                # The database is away: it shows what is new once it is back.
+                continue
+            if found is None:
+                await self.close(UNKNOWN)
+                return
+            progress = found[0]
+
+
+def _read(batch_id: str) -> tuple[Progress, int] | None:
+    """Return a batch and its team; None if there is none of this id."""
+    wanted = parse_request_id(batch_id)
+    if wanted is None:
+        return None
+    row: dict[str, Any] | None = Batch.objects.filter(id=wanted).values("team_id", *_FIELDS).first()
+    if row is None:
+        return None
+    team_id = row.pop("team_id")
+    return Progress(**(row | {"id": str(row["id"])})), team_id
+
+
+def sockets(services: Services) -> Any:
+    """Return the application for WebSockets: those that there are, and a refusal of all others."""
+    routes = URLRouter(
+        [
+            path("ws/batches/<str:batch_id>", BatchProgress.as_asgi(services=services)),
+            re_path("", _refuse),  # type: ignore[arg-type]
+        ]
+    )
+    return _OwnPages(AuthMiddlewareStack(routes), settings.ALLOWED_HOSTS)
+
+
+class _OwnPages(OriginValidator):  # type: ignore[misc]
+    """Keeps other sites' pages from using an operator's session.
+
+    Only browsers name an origin, and always do; a program that sends its key has none.
+    """
+
+    def valid_origin(self, parsed_origin: ParseResult | None) -> bool:
+        """Take allowed hosts' pages, and what is no page."""
+        return parsed_origin is None or self.validate_origin(parsed_origin)
+
+
+async def _refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Close a WebSocket before it opens."""
+    await receive()
+    await send({"type": "websocket.close"})
