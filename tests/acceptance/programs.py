@@ -54,6 +54,8 @@ class Program:
             "PATH": os.environ["PATH"],
             "ANTHROPIC_BASE_URL": self.url,
             "ANTHROPIC_API_KEY": self.key,
+            "OPENAI_BASE_URL": f"{self.url}/v1",
+            "OPENAI_API_KEY": self.key,
         }
         ended = subprocess.run(
             [*self.command, scenario, json.dumps(arguments)],

@@ -260,7 +260,10 @@ class Stack:
 
     def start_gateway(self, **settings: str) -> Gateway:
         """Start a gateway and wait until it answers."""
-        port = free_port()
+        return self.start_gateway_on(free_port(), **settings)
+
+    def start_gateway_on(self, port: int, **settings: str) -> Gateway:
+        """Start a gateway on a port that was chosen before, and wait until it answers."""
         command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
         command += ["--access-log", os.devnull, "gateway.asgi:application"]
         server = self._start("gateway", command, env=self._environment(settings))
@@ -299,6 +302,12 @@ class Stack:
         command += ["-c", "1", "-Q", "default", "-n", f"clerk-{self._started}@%h"]
         command += ["--without-gossip", "--without-mingle"]
         return self._start("clerk", command, env=self._environment(settings))
+
+    def start_beat(self) -> Server:
+        """Start what wakes the clerk for its regular work."""
+        command = [sys.executable, "-m", "celery", "-A", "jobs", "beat", "--pidfile", ""]
+        command += ["--schedule", str(self.layout.run / "beat-schedule")]
+        return self._start("beat", command, env=self._environment({}))
 
     def add_model(self, model: str, **fields: Any) -> str:
         """Put a model into the catalogue, a scripted one unless told otherwise."""

@@ -7,12 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gateway.models import Scope
-from tests.acceptance.stack import ROOT, Gateway, Stack
+from tests.acceptance.stack import ROOT, Gateway, Stack, ending
 from tests.acceptance.teams import make_member
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.engine]
@@ -31,6 +32,13 @@ def keys(stack: Stack) -> dict[str, str]:
     """Return the variables that readers are told to put their keys into."""
     admin = make_member(stack, key={"scopes": [Scope.READ, Scope.ADMIN]})
     return {"TANDEM_API_KEY": stack.key, "TANDEM_ADMIN_KEY": admin.key}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clerk(stack: Stack) -> Iterator[None]:
+    """Have somebody end batches."""
+    with ending(stack.start_clerk()):
+        yield
 
 
 def test_there_are_examples_to_run() -> None:

@@ -14,7 +14,7 @@ import pytest
 from anthropic.types import Message
 from PIL import Image
 
-from gateway.dialects.anthropic.placeholder import OMITTED, REMINDER
+from gateway.dialects.placeholder import OMITTED, REMINDER
 from tests.acceptance.client import body
 from tests.acceptance.stack import Gateway, Stack, ending, eventually
 

@@ -27,6 +27,7 @@ READS_THE_ENVIRONMENT = [
     Path("gateway/config.py"),
     Path("gateway/supervise"),
     # It hands its own on to Claude Code.
+    Path("gateway/management/commands/batch.py"),
     Path("gateway/management/commands/claude.py"),
 ]
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from gateway.asgi import application
-from gateway.dialects.anthropic import consumers
 from gateway.http.consumer import ApiConsumer
 from gateway.keys import Principal
+from gateway.serving.answers import AnswerConsumer
 from inference.request import GenerationRequest
 from inference.transport.dispatcher import Dispatcher
 from inference.transport.run import Run
@@ -39,13 +39,11 @@ async def _admit(self: Any, *_: Any) -> _Ticket:
 _submit = Dispatcher.submit
 
 
-async def _submit_unowned(self: Dispatcher, request: GenerationRequest, *, max_waiting: int) -> Run:
-    return await _submit(
-        self, msgspec.structs.replace(request, owner=None), max_waiting=max_waiting
-    )
+async def _submit_unowned(self: Dispatcher, request: GenerationRequest, **options: Any) -> Run:
+    return await _submit(self, msgspec.structs.replace(request, owner=None), **options)
 
 
 ApiConsumer._authenticate = _authenticate  # type: ignore[method-assign]
-consumers.MessagesConsumer._admit = _admit  # type: ignore[assignment, method-assign]
+AnswerConsumer.admit = _admit  # type: ignore[assignment, method-assign]
 Dispatcher.submit = _submit_unowned  # type: ignore[method-assign]
 __all__ = ["application"]

@@ -6,6 +6,7 @@ Starts everything it needs, prints a report in Markdown and keeps it in `docs/be
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import sys
@@ -22,6 +23,7 @@ from gateway.config import load  # noqa: E402
 from tests.acceptance.stack import Stack  # noqa: E402
 from tests.benchmarks import (  # noqa: E402
     accounting,
+    batches,
     beside_vllm,
     million_rows,
     path,
@@ -46,12 +48,15 @@ _PARTS: dict[str, Measure] = {
     "accounting": accounting.measure,
     "audit": million_rows.measure,
     "cache": prefix_cache.measure,
+    "batches": batches.measure,
 }
 
 
 def main() -> None:
     """Run the parts that were asked for."""
     options = _options()
+    # The clients tell of each call otherwise.
+    logging.disable(logging.INFO)
     sections = []
     for name in [options.only] if options.only else _PARTS:
         print(f"Measuring: {name}", file=sys.stderr, flush=True)

@@ -5,6 +5,8 @@
 // The arguments are a JSON array. Where Tandem is and with which key the SDK itself reads from
 // ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
 
+import { setTimeout as sleep } from "node:timers/promises";
+
 import Anthropic from "@anthropic-ai/sdk";
 import { jsonSchemaOutputFormat } from "@anthropic-ai/sdk/helpers/json-schema";
 
@@ -57,7 +59,42 @@ const scenarios = {
   },
 
   retrieveModel: (id) => client.models.retrieve(id),
+
+  async runBatch(requests) {
+    const { batches } = client.messages;
+    const made = await batches.create({ requests });
+    const ended = await endOf(made.id);
+    const results = [];
+    for await (const result of await batches.results(made.id)) results.push(result);
+    // One batch a page, so that the SDK has to turn pages.
+    const listed = [];
+    for await (const batch of batches.list({ limit: 1 })) {
+      listed.push(batch.id);
+      if (batch.id === made.id) break;
+    }
+    return { made, ended, results, listed, deleted: await batches.delete(made.id) };
+  },
+
+  async cancelBatch(requests) {
+    const { id } = await client.messages.batches.create({ requests });
+    const cancelled = await client.messages.batches.cancel(id);
+    const ended = await endOf(id);
+    const results = [];
+    for await (const result of await client.messages.batches.results(id)) results.push(result);
+    return { cancelled, ended, results };
+  },
+
+  retrieveBatch: (id) => client.messages.batches.retrieve(id),
 };
+
+// The caller ends what does not end.
+async function endOf(id) {
+  for (;;) {
+    const batch = await client.messages.batches.retrieve(id);
+    if (batch.processing_status === "ended") return batch;
+    await sleep(50);
+  }
+}
 
 async function run(scenario, parameters) {
   try {
