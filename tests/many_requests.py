@@ -41,7 +41,8 @@ FROM generate_series(1, %(count)s) AS n
 _TRAIL = """
 INSERT INTO jobs_requestrecord (
     id, created_at, deadline_at, team_id, team_name, key_id, key_name, client, address, trace_id,
-    session_id, type, dialect, lane, model, streamed, max_tokens, ignored_fields, body_bytes,
+    session_id, type, stream_id, custom_id, batch_id, dialect, lane, model, streamed, max_tokens,
+    ignored_fields, body_bytes,
     body_digest, engine_id, engine_host, attempts, taken_at, first_token_at, engine_ended_at,
     closed_at, status, ending, detail, error, answer_digest, input_tokens, cached_tokens,
     cache_written_tokens, output_tokens, thinking_tokens, cost_micros, settled_at
@@ -53,6 +54,9 @@ SELECT
     md5('key ' || key_number || ' of team ' || place)::uuid, 'key ' || key_number,
     'anthropic-python/2.14.0', '10.0.0.' || team %% 250, md5(n::text), 'session-' || n / 7,
     CASE WHEN type < 600 THEN 'standalone' WHEN type < 999 THEN 'stream' ELSE 'batch' END,
+    CASE WHEN type BETWEEN 600 AND 998 THEN md5('stream ' || place)::uuid END,
+    CASE WHEN type < 999 THEN '' ELSE 'row-' || n END,
+    CASE WHEN type > 998 THEN md5('batch ' || n / 100000)::uuid END,
     'messages', CASE WHEN type < 999 THEN 'realtime' ELSE 'batch' END,
     CASE WHEN model < 600 THEN 'alpha' WHEN model < 850 THEN 'beta' WHEN model < 950 THEN 'gamma'
         WHEN model < 990 THEN 'delta' WHEN model < 999 THEN 'epsilon' ELSE 'zeta' END,
