@@ -318,7 +318,7 @@ def test_a_request_of_codex_is_answered(client: OpenAI, model: str) -> None:
         ({"input": []}, 400, "input", "invalid_value"),
         ({"temperature": 3}, 400, "temperature", "invalid_value"),
         ({"previous_response_id": "resp_1"}, 404, "previous_response_id", "not_found"),
-        ({"background": True, "store": False}, 400, "store", None),
+        ({"background": True, "store": False}, 400, "store", "invalid_value"),
         ({"conversation": "conv_1"}, 400, "conversation", "invalid_value"),
         ({"input": script(fail_at=0)}, 500, None, "server_error"),
     ],
