@@ -268,7 +268,9 @@ def test_a_reader_who_leaves_harms_nothing(
         return any(made.id[5:] in file.path for file in process.open_files())
 
     with http.stream("GET", f"/v1/files/{made.id}/content") as answer:
-        next(answer.iter_raw(1024))
+        # Held: as soon as nobody has the iterator, the connection is closed.
+        pieces = answer.iter_raw(1024)
+        next(pieces)
         eventually(is_open, "the file is being sent")
     eventually(lambda: not is_open(), "the file is closed")
     assert json.loads(http.get(f"/v1/files/{made.id}").text)["id"] == made.id
