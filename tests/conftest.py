@@ -24,7 +24,7 @@ def eventually() -> Eventually:
     """Return a function that waits until a condition holds, and fails if it never does."""
 
     async def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, "the condition never held"
             await asyncio.sleep(0.01)

@@ -97,7 +97,7 @@ def load(document: Document, gateway: Gateway, key: str, **generation: Any) -> O
 
 @pytest.fixture(scope="module")
 def published(document: Document, fuzzed: Gateway, stack: Stack) -> OpenApiSchema:
-    return load(document, fuzzed, stack.key, **{"max-examples": 40})
+    return load(document, fuzzed, stack.key, **{"max-examples": 24})
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def answerable(document: Document, fuzzed: Gateway, stack: Stack) -> OpenApiSche
     document = deepcopy(document)
     for body, right in ANSWERABLE.items():
         document["components"]["schemas"][body]["properties"] |= right
-    return load(document, fuzzed, stack.key, **{"max-examples": 80, "mode": "positive"})
+    return load(document, fuzzed, stack.key, **{"max-examples": 40, "mode": "positive"})
 
 
 def a_stream_ends(ctx: CheckContext, response: Response, case: Case[Any]) -> None:
