@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -173,8 +174,13 @@ def percentile(values: Iterable[float], share: float) -> float:
 def _tree_cpu_s(pid: int) -> float:
     """CPU seconds of a process and its living descendants."""
     process = psutil.Process(pid)
-    times = [member.cpu_times() for member in [process, *process.children(recursive=True)]]
-    return sum(each.user + each.system for each in times)
+    spent_s = 0.0
+    for member in [process, *process.children(recursive=True)]:
+        # A backend of PostgreSQL, say, may end just then.
+        with suppress(psutil.NoSuchProcess):
+            times = member.cpu_times()
+            spent_s += times.user + times.system
+    return spent_s
 
 
 def _foreign(before: Any, after: Any, ours_s: float) -> float:
