@@ -25,7 +25,7 @@ from inference.transport.options import TransportOptions
 from inference.transport.record_writer import RecordWriter
 from jobs.ledger import read_state
 from jobs.work.backlog import Backlog, read_backlog
-from jobs.work.tally import Tally, read_tally
+from jobs.work.metric_counts import MetricCounts, read_counts
 
 # How long a gateway that stops tries to write its last records; engines write theirs anyway.
 _LAST_RECORDS_S = 2.0
@@ -72,9 +72,9 @@ class Services:
             return None, None
         return waiting, dead
 
-    async def work_state(self) -> tuple[Backlog | None, Tally | None]:
+    async def work_state(self) -> tuple[Backlog | None, MetricCounts | None]:
         """What work there is, and what became of work; None: unknown."""
-        return await asyncio.gather(self._work_backlog(), self._work_tally())
+        return await asyncio.gather(self._work_backlog(), self._work_counts())
 
     async def _work_backlog(self) -> Backlog | None:
         try:
@@ -83,12 +83,12 @@ class Services:
         except (TandemError, TimeoutError):
             return None
 
-    async def _work_tally(self) -> Tally | None:
+    async def _work_counts(self) -> MetricCounts | None:
         try:
-            fields = await self.dispatcher.courier.send("HGETALL", self._keys.work_tally)
+            fields = await self.dispatcher.courier.send("HGETALL", self._keys.work_counts)
         except (*Unreachable, ResponseError):
             return None
-        return read_tally(fields)
+        return read_counts(fields)
 
     async def ready(self) -> None:
         """Start on first use: an ASGI server such as Daphne has no start-up hook of its own."""

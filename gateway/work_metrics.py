@@ -9,23 +9,23 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from jobs.work.backlog import Backlog
-from jobs.work.tally import Tally
+from jobs.work.metric_counts import MetricCounts
 
 
 class WorkCollector(Collector):
     """What was found at one moment; None: it could not be had, and nothing is said of it."""
 
-    def __init__(self, backlog: Backlog | None, tally: Tally | None, now: datetime) -> None:
+    def __init__(self, backlog: Backlog | None, counts: MetricCounts | None, now: datetime) -> None:
         self._backlog = backlog
-        self._tally = tally
+        self._counts = counts
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is known."""
         if self._backlog is not None:
             yield from self._current(self._backlog)
-        if self._tally is not None:
-            yield from _counted(self._tally)
+        if self._counts is not None:
+            yield from _counted(self._counts)
 
     def _current(self, backlog: Backlog) -> Iterator[Metric]:
         labels = ["model", "lane"]
@@ -48,15 +48,15 @@ def _gauge(
     return family
 
 
-def _counted(tally: Tally) -> Iterator[Metric]:
+def _counted(counts: MetricCounts) -> Iterator[Metric]:
     ended = CounterMetricFamily(
         "tandem_work_ended", "Work that has ended, by how.", labels=["model", "outcome"]
     )
-    for group, count in tally.ended.items():
+    for group, count in counts.ended.items():
         ended.add_metric(list(group), count)
     deaths = CounterMetricFamily(
         "tandem_work_engine_deaths", "Work whose engine died while it ran.", labels=["model"]
     )
-    for model, count in tally.deaths.items():
+    for model, count in counts.deaths.items():
         deaths.add_metric([model], count)
     yield from (ended, deaths)

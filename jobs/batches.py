@@ -17,7 +17,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from jobs.models import Batch, Work
-from jobs.work import pending, tally
+from jobs.work import metric_counts, pending
 from jobs.work.counts import FINALIZE_TASK, finalize_if_over
 from jobs.work.enqueue import NewWork, insert, send, wake_on_commit
 
@@ -86,7 +86,7 @@ def _begin(batch_id: UUID, rows: Iterable[NewWork]) -> None:
         (batch.model,) = counted.models
     batch.save(update_fields=["status", "in_progress_at", "total", "failed", "model"])
     finalize_if_over(batch_id, now)
-    tally.count_ended([("", Work.Outcome.FAILED.value)] * counted.failed)
+    metric_counts.count_ended([("", Work.Outcome.FAILED.value)] * counted.failed)
     wake_on_commit(counted.models)
 
 

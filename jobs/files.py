@@ -30,6 +30,7 @@ from django.utils import timezone
 
 from inference.errors import ErrorCode, TandemError
 from jobs.models import StoredFile
+from jobs.paging import beyond
 
 logger = logging.getLogger(__name__)
 
@@ -172,11 +173,13 @@ class FileQuery:
 
 def page(query: FileQuery) -> tuple[list[StoredFile], bool]:
     """Return files in the order of their creation, and whether there are more."""
-    found = _visible(query.team_id)
+    theirs = StoredFile.objects.filter(team_id=query.team_id)
+    if query.after is not None:
+        # First: it may be one that has expired meanwhile, or of another purpose.
+        theirs = beyond(theirs, query.after, newer=query.ascending)
+    found = theirs.filter(_lasting())
     if query.purpose is not None:
         found = found.filter(purpose=query.purpose)
-    if query.after is not None:
-        found = found.filter(_beyond(query.team_id, query.after, ascending=query.ascending))
     order = ("created_at", "id") if query.ascending else ("-created_at", "-id")
     files = list(found.order_by(*order)[: query.limit + 1])
     return files[: query.limit], len(files) > query.limit
@@ -239,25 +242,11 @@ def numbered_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 def _visible(team_id: int) -> QuerySet[StoredFile]:
     """Return a team's files whose time is not over."""
-    lasting = Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
-    return StoredFile.objects.filter(lasting, team_id=team_id)
+    return StoredFile.objects.filter(_lasting(), team_id=team_id)
 
 
-def _beyond(team_id: int, after: UUID, *, ascending: bool) -> Q:
-    """Return the condition for what comes after a file, be it deleted by now or not.
-
-    Clients delete what they list, and ask for what comes after the last one.
-    """
-    moment = (
-        StoredFile.objects.filter(id=after, team_id=team_id)
-        .values_list("created_at", flat=True)
-        .first()
-    )
-    way = "gt" if ascending else "lt"
-    if moment is None:
-        # The id of a file begins with when it was made, in milliseconds.
-        return Q(**{f"id__{way}": after})
-    return Q(**{f"created_at__{way}": moment}) | Q(**{"created_at": moment, f"id__{way}": after})
+def _lasting() -> Q:
+    return Q(expires_at__isnull=True) | Q(expires_at__gt=timezone.now())
 
 
 def _remove(files: QuerySet[StoredFile]) -> int:

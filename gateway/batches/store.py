@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
-
 from inference.errors import ErrorCode, TandemError
 from jobs.models import Batch
+from jobs.paging import beyond
 
 
 class Listing(NamedTuple):
@@ -37,26 +36,13 @@ def page(listing: Listing) -> tuple[list[Batch], bool]:
     """Return batches, newest first, and whether there are more in the direction that was asked."""
     found = Batch.objects.filter(team_id=listing.team_id, form=listing.form)
     if listing.before is not None:
-        nearest = _beyond(found, listing.before, "gt").order_by("created_at", "id")
+        nearest = beyond(found, listing.before, newer=True).order_by("created_at", "id")
         batches = list(nearest[: listing.limit + 1])
         return batches[: listing.limit][::-1], len(batches) > listing.limit
     if listing.after is not None:
-        found = _beyond(found, listing.after, "lt")
+        found = beyond(found, listing.after, newer=False)
     batches = list(found.order_by("-created_at", "-id")[: listing.limit + 1])
     return batches[: listing.limit], len(batches) > listing.limit
-
-
-def _beyond(batches: QuerySet[Batch], cursor: UUID, way: str) -> QuerySet[Batch]:
-    """Narrow to what comes after a batch, be it deleted by now or not.
-
-    Clients delete what they list, and ask for what comes after the last one.
-    """
-    moment = batches.filter(id=cursor).values_list("created_at", flat=True).first()
-    if moment is None:
-        # A batch's id begins with when it was made, in milliseconds.
-        return batches.filter(**{f"id__{way}": cursor})
-    same = Q(**{"created_at": moment, f"id__{way}": cursor})
-    return batches.filter(Q(**{f"created_at__{way}": moment}) | same)
 
 
 def delete(batch_id: UUID) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 from gateway.dialects.validation import invalid, invalid_at
 from gateway.files.names import file_name, parse_file_name
 from gateway.http.query import integer, newest_first
+from gateway.lists import listed
 from inference.errors import TandemError
 from jobs.files import FileQuery
 from jobs.models import StoredFile
@@ -103,11 +104,4 @@ def show_file(file: StoredFile) -> dict[str, Any]:
 
 def show_list(files: list[StoredFile], *, has_more: bool) -> dict[str, Any]:
     """Return a page of files."""
-    shown = [show_file(file) for file in files]
-    return {
-        "object": "list",
-        "data": shown,
-        "first_id": shown[0]["id"] if shown else None,
-        "last_id": shown[-1]["id"] if shown else None,
-        "has_more": has_more,
-    }
+    return listed([show_file(file) for file in files], has_more=has_more)

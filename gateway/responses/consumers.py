@@ -12,6 +12,7 @@ from gateway.errors import OPENAI, Envelope
 from gateway.http.consumer import ApiConsumer
 from gateway.http.query import boolean, integer
 from gateway.http.request import ApiRequest
+from gateway.lists import listed
 from gateway.models import Scope
 from gateway.responses import feed, rows
 from gateway.responses.answering import BackgroundConsumer
@@ -169,12 +170,4 @@ def _behind(items: list[Item], after: str | None) -> list[Item]:
 def _list(found: list[dict[str, Any]], page: Page) -> bytes:
     """Return a list in its envelope; one more than the page has means that there are more."""
     shown = found[: page.limit]
-    return msgspec.json.encode(
-        {
-            "object": "list",
-            "data": shown,
-            "first_id": shown[0]["id"] if shown else None,
-            "last_id": shown[-1]["id"] if shown else None,
-            "has_more": len(found) > page.limit,
-        }
-    )
+    return msgspec.json.encode(listed(shown, has_more=len(found) > page.limit))

@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.db.models import Q, QuerySet
 
 from gateway.dialects.responses.encode import Shape, render
 from gateway.dialects.responses.items import (
@@ -27,6 +26,7 @@ from inference.errors import ErrorCode, TandemError
 from inference.fold import Answer
 from jobs import packing
 from jobs.models import ResponseStream, StoredResponse, Work
+from jobs.paging import beyond
 
 Status = StoredResponse.Status
 _LARGE = ("body", "items", "answer", "events")
@@ -67,19 +67,10 @@ def listed(team_id: int, page: Page, stream: ResponseStream | None) -> list[Stor
     if stream is not None:
         rows = rows.filter(stream=stream)
     if page.after is not None:
-        rows = _behind(rows, find(team_id, page.after, "after"), page)
+        last = find(team_id, page.after, "after")
+        rows = beyond(rows, last.id, newer=not page.newest_first)
     sign = "-" if page.newest_first else ""
     return list(rows.order_by(f"{sign}created_at", f"{sign}id")[: page.limit + 1])
-
-
-def _behind(
-    rows: QuerySet[StoredResponse], last: StoredResponse, page: Page
-) -> QuerySet[StoredResponse]:
-    side = "lt" if page.newest_first else "gt"
-    return rows.filter(
-        Q(**{f"created_at__{side}": last.created_at})
-        | Q(created_at=last.created_at, **{f"id__{side}": last.id})
-    )
 
 
 def body_of(row: StoredResponse) -> dict[str, Any]:

@@ -64,8 +64,8 @@ class Keys:
         return f"{self._prefix}:records:dead"
 
     @property
-    def work_tally(self) -> str:
-        """The hash that counts what became of work (see `jobs.work.tally`)."""
+    def work_counts(self) -> str:
+        """The hash that counts what became of work (see `jobs.work.metric_counts`)."""
         return f"{self._prefix}:work"
 
     @property

@@ -23,7 +23,7 @@ from jobs.models import RequestRecord, Work
 from jobs.packing import pack_answer
 from jobs.recorder.batch import write
 from jobs.recorder.settling import Settlement
-from jobs.work import counts, records, replies, rows, tally
+from jobs.work import counts, metric_counts, records, replies, rows
 from jobs.work.counts import Sums, Used
 from jobs.work.replies import ResponseEnd
 from jobs.work.rows import Row
@@ -53,7 +53,7 @@ def keep(ended: Sequence[Ended], told: Sequence[Record], now: datetime) -> list[
     if not ended:
         return []
     settlements = write(told, now)
-    tally.count_ended((each.row.model, each.outcome.value) for each in ended)
+    metric_counts.count_ended((each.row.model, each.outcome.value) for each in ended)
     used = _used([each.row.id for each in ended])
     _close([each for each in ended if each.row.batch_id], now)
     counts.count(_sums(ended, used), now)

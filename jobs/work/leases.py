@@ -16,7 +16,7 @@ from inference.errors import ErrorCode
 from jobs.models import RequestRecord, Worker
 from jobs.recorder import rows as trail
 from jobs.recorder.settling import Settlement, settlements
-from jobs.work import policy, rows, tally
+from jobs.work import metric_counts, policy, rows
 from jobs.work.credit import released
 from jobs.work.ending import Ended, Outcome, keep_unserved
 from jobs.work.rows import Row
@@ -134,7 +134,7 @@ def put_back(taken: Sequence[Row], now: datetime, *, died: bool) -> list[Settlem
     times = [now + policy.pause_after(row.deaths + 1) if died else None for row in back]
     return_rows([row.id for row in back], times, uncounted=not died, died=died)
     if died:
-        tally.count_deaths(row.model for row in taken)
+        metric_counts.count_deaths(row.model for row in taken)
     return released(back) + keep_unserved(over, now)
 
 

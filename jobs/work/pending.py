@@ -12,7 +12,7 @@ from django.db import connection, transaction
 
 from inference.errors import ErrorCode
 from jobs.recorder.settling import Settlement
-from jobs.work import counts, rows, tally
+from jobs.work import counts, metric_counts, rows
 from jobs.work.counts import Sums
 from jobs.work.ending import LATE, Ended, Outcome, keep_unserved
 from jobs.work.policy import URGENT_AT_LEAST, URGENT_RANK, URGENT_SHARE
@@ -115,7 +115,7 @@ def _end_all(statement: str, parameters: Sequence[Any], outcome: Outcome, now: d
             ended = Counter(batch_id for batch_id, _ in found)
             sums = {batch_id: Sums(**{outcome.value: n}) for batch_id, n in ended.items()}
             counts.count(sums, now)
-            tally.count_ended((model, outcome.value) for _, model in found)
+            metric_counts.count_ended((model, outcome.value) for _, model in found)
         rows_ended = sum(ended.values())
         total += rows_ended
         if rows_ended < _AT_ONCE:

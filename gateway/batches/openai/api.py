@@ -15,6 +15,7 @@ from gateway.batches.store import Listing
 from gateway.dialects.validation import invalid_at
 from gateway.http.query import integer
 from gateway.keys import Principal
+from gateway.lists import listed
 from gateway.services import Services
 from inference.errors import ErrorCode, TandemError
 from jobs import batches
@@ -62,14 +63,7 @@ class OpenAIBatches:
             after=_after(asked.get("after")),
         )
         found, has_more = await self._database.run(partial(store.page, listing))
-        shown = [show_batch(batch) for batch in found]
-        return {
-            "object": "list",
-            "data": shown,
-            "first_id": shown[0]["id"] if shown else None,
-            "last_id": shown[-1]["id"] if shown else None,
-            "has_more": has_more,
-        }
+        return listed([show_batch(batch) for batch in found], has_more=has_more)
 
     async def _find(self, name: str) -> Batch:
         batch_id = parse_batch_name(name)

@@ -9,15 +9,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from gateway.work_metrics import WorkCollector
 from jobs.work.backlog import Backlog
-from jobs.work.tally import Tally
+from jobs.work.metric_counts import MetricCounts
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def told(backlog: Backlog | None, tally: Tally | None) -> list[str]:
+def told(backlog: Backlog | None, counts: MetricCounts | None) -> list[str]:
     """Return the lines that have values."""
     registry = CollectorRegistry()
-    registry.register(WorkCollector(backlog, tally, NOW))
+    registry.register(WorkCollector(backlog, counts, NOW))
     lines = generate_latest(registry).decode().splitlines()
     return [line for line in lines if not line.startswith("#")]
 
@@ -39,8 +39,8 @@ def test_what_there_is_has_its_model_and_lane() -> None:
 
 
 def test_what_became_of_it_is_counted() -> None:
-    tally = Tally(Counter({("m", "completed"): 5}), Counter({"m": 2}))
-    assert told(None, tally) == [
+    counts = MetricCounts(Counter({("m", "completed"): 5}), Counter({"m": 2}))
+    assert told(None, counts) == [
         'tandem_work_ended_total{model="m",outcome="completed"} 5.0',
         'tandem_work_engine_deaths_total{model="m"} 2.0',
     ]

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _DIED = "engine_died"
 
 
-class Tally(NamedTuple):
+class MetricCounts(NamedTuple):
     """What became of work since Redis has been counting.
 
     `ended` is by model and outcome, `deaths` by model. The model of a row that was never read is
@@ -45,16 +45,16 @@ def count_deaths(models: Iterable[str]) -> None:
     _count(Counter(f"{_DIED}:{model}" for model in models))
 
 
-def read_tally(fields: Mapping[bytes, bytes]) -> Tally:
+def read_counts(fields: Mapping[bytes, bytes]) -> MetricCounts:
     """Return what the hash in Redis says."""
-    tally = Tally(Counter(), Counter())
+    counts = MetricCounts(Counter(), Counter())
     for field, count in fields.items():
         what, _, model = field.decode().partition(":")
         if what == _DIED:
-            tally.deaths[model] += int(count)
+            counts.deaths[model] += int(count)
         else:
-            tally.ended[model, what] += int(count)
-    return tally
+            counts.ended[model, what] += int(count)
+    return counts
 
 
 def _count(counts: Counter[str]) -> None:
@@ -64,7 +64,7 @@ def _count(counts: Counter[str]) -> None:
 
 def _add(counts: Counter[str]) -> None:
     options = transport_options()
-    key = Keys(options.prefix).work_tally
+    key = Keys(options.prefix).work_counts
     try:
         with _client(options.redis_url).pipeline(transaction=False) as pipeline:
             for field, count in counts.items():

@@ -21,22 +21,22 @@ from jobs.models import Work, Worker
 from jobs.work import leases
 from jobs.work.cancel import cancel
 from jobs.work.enqueue import insert
-from jobs.work.tally import Tally, count_ended, read_tally
+from jobs.work.metric_counts import MetricCounts, count_ended, read_counts
 from tests.work import finished, new_batch, new_source, new_work, result, rows_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Read = Callable[[], Tally]
+Read = Callable[[], MetricCounts]
 
 
 @pytest.fixture(autouse=True)
 def read(settings: Settings) -> Iterator[Read]:
     """Return a function that reads the counts, which begin at nothing."""
     settings.WORK_TERMS = "tests.work.no_terms"
-    key = Keys(django_settings.TANDEM.REDIS_PREFIX).work_tally
+    key = Keys(django_settings.TANDEM.REDIS_PREFIX).work_counts
     with connect_sync(django_settings.REDIS_URL) as client:
         client.delete(key)
-        yield lambda: read_tally(client.hgetall(key))
+        yield lambda: read_counts(client.hgetall(key))
         client.delete(key)
 
 
@@ -78,7 +78,7 @@ def test_work_is_counted_whose_engine_died(read: Read) -> None:
     source.claim(2)
     Worker.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     leases.reap(timezone.now())
-    assert read() == Tally(Counter(), Counter({"m": 2}))
+    assert read() == MetricCounts(Counter(), Counter({"m": 2}))
     assert set(Work.objects.values_list("state", flat=True)) == {"pending"}
 
 
