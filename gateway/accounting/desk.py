@@ -231,6 +231,7 @@ def _parts(prompt: GenerationRequest) -> Iterator[Part]:
 
 def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> Admitted:
     asked, prompt, principal = visit.asked, visit.prompt, visit.principal
+    client, address, trace_id, session_id = origin_of(asked)
     return Admitted(
         request_id=prompt.id,
         at_s=at.timestamp(),
@@ -244,7 +245,10 @@ def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> 
         lane=prompt.lane,
         stream=visit.stream,
         max_tokens=prompt.sampling.max_tokens,
-        **origin_of(asked)._asdict(),
+        client=client,
+        address=address,
+        trace_id=trace_id,
+        session_id=session_id,
         ignored=visit.ignored[:MAX_KEPT_NAMES],
         body=body,
         body_digest=digest,

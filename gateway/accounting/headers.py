@@ -6,24 +6,22 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from gateway.errors import Header
-from jobs.quota.claims import Granted, Limit, Refusal
+from jobs.quota.claims import Granted, Left, Limit, Refusal
 
-# Anthropic's names, and OpenAI's where it has one.
-_NAMES = (
-    ("requests", (Limit.REQUESTS,), "requests"),
-    ("input-tokens", (Limit.INPUT_TOKENS,), None),
-    ("output-tokens", (Limit.OUTPUT_TOKENS,), None),
-    ("tokens", (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS), "tokens"),
-)
 _WHAT = ("limit", "remaining", "reset")
-_HEADERS = [
-    (
-        kinds,
-        [f"anthropic-ratelimit-{name}-{what}".encode() for what in _WHAT],
-        [f"x-ratelimit-{what}-{other}".encode() for what in _WHAT] if other else None,
-    )
-    for name, kinds, other in _NAMES
-]
+
+
+def _names(name: str, openai: str | None = None) -> list[bytes]:
+    """Return Anthropic's names, and then OpenAI's where it has one."""
+    theirs = [f"x-ratelimit-{what}-{openai}" for what in _WHAT] if openai else []
+    ours = [f"anthropic-ratelimit-{name}-{what}" for what in _WHAT]
+    return [each.encode() for each in (*ours, *theirs)]
+
+
+_OF_REQUESTS = _names("requests", "requests")
+_OF_INPUT = _names("input-tokens")
+_OF_OUTPUT = _names("output-tokens")
+_OF_TOKENS = _names("tokens", "tokens")
 
 
 def limit_headers(decision: Granted | Refusal) -> list[Header]:
@@ -33,19 +31,29 @@ def limit_headers(decision: Granted | Refusal) -> list[Header]:
     told. A limit's reset is when it is whole again: for Anthropic's headers as a time (RFC 3339),
     for OpenAI's as a duration.
     """
-    left = [(each.remaining, each.limit, each.full_in_ms, each.kind) for each in decision.buckets]
+    now_ms = decision.now_ms
     found: list[Header] = []
-    for kinds, anthropic, openai in _HEADERS:
-        candidates = [each for each in left if each[-1] in kinds]
-        if not candidates:
-            continue
-        remaining, limit, full_in_ms, _ = min(candidates)
-        told = (b"%d" % limit, b"%d" % remaining)
-        full_s = -(-(decision.now_ms + full_in_ms) // 1000)
-        found += zip(anthropic, (*told, _rfc3339(full_s)), strict=True)
-        if openai:
-            found += zip(openai, (*told, duration(full_in_ms).encode()), strict=True)
+    if requests := decision.least(Limit.REQUESTS):
+        found += zip(_OF_REQUESTS, _values(now_ms, requests), strict=True)
+    taken, given = decision.least(Limit.INPUT_TOKENS), decision.least(Limit.OUTPUT_TOKENS)
+    # Of these two OpenAI has no name.
+    if taken:
+        of_input = _values(now_ms, taken)
+        found += zip(_OF_INPUT, of_input, strict=False)
+    if given:
+        of_output = _values(now_ms, given)
+        found += zip(_OF_OUTPUT, of_output, strict=False)
+    if taken or given:
+        tighter = of_output if given and not (taken and taken < given) else of_input
+        found += zip(_OF_TOKENS, tighter, strict=True)
     return found
+
+
+def _values(now_ms: int, left: Left) -> tuple[bytes, ...]:
+    """Return what Anthropic's headers say, and then what OpenAI's say."""
+    told = b"%d" % left.limit, b"%d" % left.remaining
+    at = _rfc3339(-(-(now_ms + left.full_in_ms) // 1000))
+    return (*told, at, *told, duration(left.full_in_ms).encode())
 
 
 # Many requests are told of the same second.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import hiredis
 import redis.asyncio
 from redis.asyncio.connection import AbstractConnection
 from redis.commands.core import AsyncScript
@@ -112,7 +113,9 @@ async def _talk(connection: AbstractConnection, commands: Sequence[_Command]) ->
     is_whole = False
     try:
         async with asyncio.timeout(SOCKET_TIMEOUT_S):
-            await connection.send_packed_command(connection.pack_commands(commands))
+            # In C: redis-py's asyncio connections pack in Python.
+            packed = b"".join(map(hiredis.pack_command, commands))
+            await connection.send_packed_command(packed)
             answers = [await _answer_to(connection) for _ in commands]
         is_whole = True
     finally:

@@ -25,7 +25,7 @@ from inference.transport.records import Record, encode_entry, encode_record
 logger = logging.getLogger(__name__)
 
 # Under load several records come meanwhile, and travel for the price of one.
-_GATHER_S = 0.005
+_GATHER_S = 0.02
 # An entry that is as large as that waits for no more of them.
 _ENTRY_BYTES = 256 * 1024
 # Redis writes its append-only file at least every two seconds, or says that it cannot.

@@ -7,6 +7,7 @@ order of these fields is part of `lua/`.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -86,49 +87,63 @@ class Limit(StrEnum):
     CONCURRENCY = "concurrency"
 
 
-class Bucket(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """How full a token bucket is. `level` is in sixty-thousandths and may be in debt."""
+class Left(NamedTuple):
+    """What a bucket has: to be taken at once, of how much, and how long until it is full again."""
 
-    holder: Holder
-    kind: Limit
+    remaining: int
     limit: int
-    level: int
-
-    @property
-    def remaining(self) -> int:
-        """What may still be taken at once."""
-        return max(0, self.level // _UNIT)
-
-    @property
-    def full_in_ms(self) -> int:
-        """How long it takes until the bucket is full, if nothing more is taken."""
-        missing = self.limit * _UNIT - self.level
-        return -(-missing // self.limit) if self.limit else 0
+    full_in_ms: int
 
 
-class Granted(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="granted"):
-    """The request is let in. `now_ms` is Redis' clock, in milliseconds of Unix time."""
+# A bucket's limit and level are here in `levels`: those of the key, and so much further the team's.
+_PLACES = {Limit.REQUESTS: 0, Limit.INPUT_TOKENS: 2, Limit.OUTPUT_TOKENS: 4}
+_TEAM = 6
+
+
+class _Decided(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What every answer says. `now_ms` is Redis' clock, in milliseconds of Unix time.
+
+    `levels` has the limit (below 0: none) and the level of every bucket, in sixty-thousandths: how
+    full it is, which may be in debt.
+    """
 
     now_ms: int = 0
-    buckets: tuple[Bucket, ...] = ()
+    levels: tuple[int, ...] = ()
+
+    def least(self, kind: Limit) -> Left | None:
+        """Return what is left where the least is, of key and team; None without a limit."""
+        if not self.levels:
+            return None
+        place = _PLACES[kind]
+        key_limit, key_level = self.levels[place : place + 2]
+        limit, level = self.levels[place + _TEAM : place + _TEAM + 2]
+        if key_limit < 0:
+            return _left(limit, level) if limit >= 0 else None
+        of_key = _left(key_limit, key_level)
+        return min(of_key, _left(limit, level)) if limit >= 0 else of_key
 
 
-class RateLimited(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="limited"):
+def _left(limit: int, level: int) -> Left:
+    full_in_ms = -((level - limit * _UNIT) // limit) if limit else 0
+    return Left(max(0, level // _UNIT), limit, full_in_ms)
+
+
+class Granted(_Decided, frozen=True, kw_only=True, array_like=True, tag="granted"):
+    """The request is let in."""
+
+
+class RateLimited(_Decided, frozen=True, kw_only=True, array_like=True, tag="limited"):
     """A limit refuses the request: of several, the one that takes longest to let it pass."""
 
-    now_ms: int
-    buckets: tuple[Bucket, ...]
     holder: Holder
     kind: Limit
     limit: int
     wait_ms: int
 
 
-class Exhausted(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="exhausted"):
+class Exhausted(_Decided, frozen=True, kw_only=True, array_like=True, tag="exhausted"):
     """The balance does not cover the request's hold beside the holds of others."""
 
-    now_ms: int
-    buckets: tuple[Bucket, ...]
     balance_micros: int
     held_micros: int
 
@@ -140,11 +155,9 @@ class Period(StrEnum):
     MONTHLY = "monthly"
 
 
-class Capped(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="capped"):
+class Capped(_Decided, frozen=True, kw_only=True, array_like=True, tag="capped"):
     """A spend cap does not cover the request's hold beside what is spent and held."""
 
-    now_ms: int
-    buckets: tuple[Bucket, ...]
     period: Period
     cap_micros: int
     spent_micros: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # In the order of `lua/team.lua`.
-_NAMES = ("state", "requests", "flights", "late")
+_NAMES = ("holders", "claims", "flights", "late")
 _TEAM_ID = re.compile(r":quota:\{(\d+)\}:")
 
 

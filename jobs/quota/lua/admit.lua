@@ -9,31 +9,31 @@ local MINUTE_MS = 60000
 local function bounded(limits)
   -- What is not limited does not know the limits either.
   if not limited then return nil end
-  for kind, limit in pairs(limits) do limits[kind] = math.min(limit, MOST_PER_MINUTE) end
-  return limits
+  local function bound(limit)
+    return limit and math.min(limit, MOST_PER_MINUTE) or NONE
+  end
+  return {
+    bound(limits[REQUEST]), bound(limits[INPUT]), bound(limits[OUTPUT]), bound(limits[CONCURRENCY])
+  }
 end
 
 local team, key = holder(TEAM, bounded(team_limits)), holder(key_id, bounded(key_limits))
 local again = redis.call('HEXISTS', REQUESTS, id) == 1
 if not again then sweep() end
 
--- The moment and the buckets come first in every answer.
+-- The moment and the buckets come first in every answer: limit and level of each, the key's before
+-- the team's.
 local function answer(what, ...)
-  local buckets = {}
-  local function list(name, each)
-    for kind = REQUEST, OUTPUT do
-      local level = each.levels[kind]
-      if level then buckets[#buckets + 1] = {name, KINDS[kind], each.limits[kind], level} end
-    end
-  end
-  list('key', key)
-  list('team', team)
-  return cmsgpack.pack({what, now, buckets, ...})
+  local a, b, c, d = key.limits, key.levels, team.limits, team.levels
+  return cmsgpack.pack({what, now, {
+    a[REQUEST], b[REQUEST], a[INPUT], b[INPUT], a[OUTPUT], b[OUTPUT],
+    c[REQUEST], d[REQUEST], c[INPUT], d[INPUT], c[OUTPUT], d[OUTPUT],
+  }, ...})
 end
 
 -- What of the team's money refuses the request, or nil.
 local function money_refusal(hold, prepaid, daily_cap, monthly_cap)
-  if not team.version then return answer('unknown') end
+  if team.version == NONE then return answer('unknown') end
   local held = team.held
   if prepaid and team.balance - held < hold then
     return answer('exhausted', team.balance, held)
@@ -59,16 +59,18 @@ local function limit_refusal()
   local function check(name, from)
     for kind = REQUEST, OUTPUT do
       local limit, level = from.limits[kind], from.levels[kind]
-      -- An estimate beyond the whole limit passes once the bucket is full.
-      local need = kind == INPUT and limit and math.max(1, math.min(input_tokens, limit)) or 1
-      if level and level < need * UNIT then
-        local wait = limit > 0 and math.ceil((need * UNIT - level) / limit) or MINUTE_MS
-        refuse(name, kind, limit, wait)
+      if limit ~= NONE then
+        -- An estimate beyond the whole limit passes once the bucket is full.
+        local need = kind == INPUT and math.max(1, math.min(input_tokens, limit)) or 1
+        if level < need * UNIT then
+          local wait = limit > 0 and math.ceil((need * UNIT - level) / limit) or MINUTE_MS
+          refuse(name, kind, limit, wait)
+        end
       end
     end
     local most = from.limits[CONCURRENCY]
     -- Nobody knows when the next one ends.
-    if most and from.flying >= most then refuse(name, CONCURRENCY, most, 1000) end
+    if most ~= NONE and from.flying >= most then refuse(name, CONCURRENCY, most, 1000) end
   end
   check('key', key)
   check('team', team)
@@ -92,10 +94,10 @@ for _, from in ipairs({team, key}) do
 end
 team.held = team.held + hold
 local ends = now + lease_ms
-team.sweep_at = math.min(team.sweep_at or ends, ends)
+team.sweep_at = math.min(team.sweep_at, ends)
 save()
 redis.call('ZADD', limited and FLIGHTS or LATE, whole(ends), id)
-redis.call('HSET', REQUESTS, id, cmsgpack.pack({
+redis.call('HSET', REQUESTS, id, write_request({
   key_id = key_id,
   hold = hold,
   input_tokens = input_tokens,

@@ -3,7 +3,7 @@
 -- not known, or not any more, nothing is taken.
 local state, ended = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
 local team = holder(TEAM)
-if state and state.version >= (team.version or 0) then
+if state and state.version >= team.version then
   for field, value in pairs(state) do team[field] = value end
 end
 local ids = {}
@@ -20,7 +20,7 @@ for _, each in ipairs(ended) do
       settled[#settled + 1] = id
     else
       kept[#kept + 1] = id
-      kept[#kept + 1] = cmsgpack.pack(request)
+      kept[#kept + 1] = write_request(request)
     end
   end
 end

@@ -1,19 +1,20 @@
 -- What every script shares. `time` is Redis' own clock, so that those of gateways do not matter.
 --
--- state     hash: 'team', and the id of each API key -> a holder, in MessagePack
--- requests  hash: request id -> what is known of it until it is settled, in MessagePack
+-- holders   hash: 'team', and the id of each API key -> a holder
+-- claims    hash: request id -> what is known of it until it is settled
 -- flights   sorted set: request id -> when it has ended, should nobody ever say so
 -- late      sorted set: request id -> when it had to end; nobody has settled it since. What is not
 --           limited is in it from the beginning
 --
 -- A holder has `known`, how many requests are known of it; `flying`, how many of them are in flight;
--- `limits`, as the last claim had them, and `levels`, how full their buckets were `at` a time; no
--- level: full. The team has `held` too, the sum of all holds; its account (version, balance, day_end,
--- day_spent, month_end, month_spent; in micro-units and ms); and `sweep_at`: nothing is due before.
+-- `limits`, as the last claim had them, and `levels`, how full their buckets were `at` a time. The
+-- team has `held` too, the sum of all holds; its account (version, balance, day_end, day_spent,
+-- month_end, month_spent; in micro-units and ms); and `sweep_at`: nothing is due before.
 --
--- Calls cost more than all else here: each holder is read once and written once, all together.
+-- Calls cost more than all else here: each holder is read once and written once, all together. What
+-- is kept is packed by place, which takes half as long as by name.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local STATE, REQUESTS, FLIGHTS, LATE = unpack(KEYS)
+local HOLDERS, REQUESTS, FLIGHTS, LATE = unpack(KEYS)
 local TEAM = 'team'
 
 -- Buckets count in sixty-thousandths: a limit per minute refills just itself in a millisecond.
@@ -24,8 +25,60 @@ local KINDS = {'requests', 'input_tokens', 'output_tokens', 'concurrency'}
 -- The recorder may be away for so long before a hold that it has not settled is dropped.
 local LEASE_MS = 24 * 60 * 60 * 1000
 local SWEEP = 100
+-- In place of a limit or of a version that there is not.
+local NONE = -1
+local HOLDER = '<' .. string.rep('d', 18)
+local REQUEST_KNOWN = '<ddddBBs'
 
 local loaded = {}
+
+-- Tables are made whole, at once: one that grows by a field at a time is allocated again and again.
+local function read_holder(kept)
+  local at, known, flying, held, requests, input, output, concurrency,
+    requests_level, input_level, output_level,
+    version, balance, day_end, day_spent, month_end, month_spent, sweep_at =
+    struct.unpack(HOLDER, kept)
+  return {
+    at = at, known = known, flying = flying, held = held,
+    limits = {requests, input, output, concurrency},
+    levels = {requests_level, input_level, output_level},
+    version = version, balance = balance, day_end = day_end, day_spent = day_spent,
+    month_end = month_end, month_spent = month_spent, sweep_at = sweep_at,
+  }
+end
+
+local function write_holder(each)
+  local limits, levels = each.limits, each.levels
+  return struct.pack(HOLDER, each.at, each.known, each.flying, each.held,
+    limits[REQUEST], limits[INPUT], limits[OUTPUT], limits[CONCURRENCY],
+    levels[REQUEST], levels[INPUT], levels[OUTPUT],
+    each.version, each.balance, each.day_end, each.day_spent, each.month_end, each.month_spent,
+    each.sweep_at)
+end
+
+local function new_holder()
+  return {
+    at = now, known = 0, flying = 0, held = 0,
+    limits = {NONE, NONE, NONE, NONE}, levels = {0, 0, 0},
+    version = NONE, balance = 0, day_end = 0, day_spent = 0, month_end = 0, month_spent = 0,
+    sweep_at = math.huge,
+  }
+end
+
+local function read_request(kept)
+  local hold, input_tokens, output_tokens, ends, flying, limited, key_id =
+    struct.unpack(REQUEST_KNOWN, kept)
+  return {
+    hold = hold, input_tokens = input_tokens, output_tokens = output_tokens, ends = ends,
+    flying = flying == 1, limited = limited == 1, key_id = key_id,
+  }
+end
+
+local function write_request(request)
+  return struct.pack(REQUEST_KNOWN,
+    request.hold, request.input_tokens, request.output_tokens, request.ends,
+    request.flying and 1 or 0, request.limited and 1 or 0, request.key_id)
+end
 
 -- Lua itself would write a large number with an exponent.
 local function whole(number)
@@ -36,19 +89,21 @@ end
 local function holder(name, limits)
   local found = loaded[name]
   if found then return found end
-  local kept = redis.call('HGET', STATE, name)
-  found = kept and cmsgpack.unpack(kept) or {known = 0, flying = 0, held = 0, levels = {}}
-  found.limits = limits or found.limits or {}
-  local elapsed = math.max(0, now - (found.at or now))
-  local levels = {}
+  local kept = redis.call('HGET', HOLDERS, name)
+  found = kept and read_holder(kept) or new_holder()
+  local before, levels = found.limits, found.levels
+  limits = limits or before
+  local elapsed = math.max(0, now - found.at)
   for kind = REQUEST, OUTPUT do
-    local limit = found.limits[kind]
-    if limit then
+    local limit = limits[kind]
+    if limit ~= NONE then
       local full = limit * UNIT
-      levels[kind] = math.min(full, (found.levels[kind] or full) + elapsed * limit)
+      -- A limit that is new begins with a full bucket.
+      local level = before[kind] ~= NONE and levels[kind] or full
+      levels[kind] = math.min(full, level + elapsed * limit)
     end
   end
-  found.levels, found.at = levels, now
+  found.limits, found.at = limits, now
   loaded[name] = found
   return found
 end
@@ -57,17 +112,15 @@ local function save()
   local fields = {}
   for name, each in pairs(loaded) do
     fields[#fields + 1] = name
-    fields[#fields + 1] = cmsgpack.pack(each)
+    fields[#fields + 1] = write_holder(each)
   end
-  redis.call('HSET', STATE, unpack(fields))
+  redis.call('HSET', HOLDERS, unpack(fields))
 end
 
 -- Takes from a bucket, if there is one; a negative amount gives back.
 local function take(from, kind, amount)
-  local level = from.levels[kind]
-  if level then
-    from.levels[kind] = math.min(from.limits[kind] * UNIT, level - amount * UNIT)
-  end
+  local limit, levels = from.limits[kind], from.levels
+  if limit ~= NONE then levels[kind] = math.min(limit * UNIT, levels[kind] - amount * UNIT) end
 end
 
 -- Gives a request's concurrency back, once.
@@ -115,7 +168,7 @@ local function find(ids)
   local found = {}
   if #ids == 0 then return found end
   for index, known in ipairs(redis.call('HMGET', REQUESTS, unpack(ids))) do
-    if known then found[ids[index]] = cmsgpack.unpack(known) end
+    if known then found[ids[index]] = read_request(known) end
   end
   return found
 end
@@ -125,24 +178,22 @@ local function due(set, at)
 end
 
 local function first(set)
-  return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
+  return tonumber(redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')[2] or math.huge)
 end
 
 -- Ends what nobody has in time, and drops what nobody has settled long after.
 local function sweep()
   local team = holder(TEAM)
-  if not team.sweep_at or now < team.sweep_at then return end
+  if now < team.sweep_at then return end
   local ended = due(FLIGHTS, now)
   for id, request in pairs(find(ended)) do
     land(request)
-    redis.call('HSET', REQUESTS, id, cmsgpack.pack(request))
+    redis.call('HSET', REQUESTS, id, write_request(request))
     redis.call('ZADD', LATE, whole(request.ends), id)
   end
   if #ended > 0 then redis.call('ZREM', FLIGHTS, unpack(ended)) end
   local lost = due(LATE, now - LEASE_MS)
   forget(lost, find(lost))
-  local flight, late = first(FLIGHTS), first(LATE)
-  team.sweep_at = math.min(flight or math.huge, late and late + LEASE_MS or math.huge)
-  if team.sweep_at == math.huge then team.sweep_at = nil end
+  team.sweep_at = math.min(first(FLIGHTS), first(LATE) + LEASE_MS)
   save()
 end

@@ -3,14 +3,15 @@
 -- nobody has settled.
 sweep()
 local idle = {}
-local names = redis.call('HKEYS', STATE)
+local names = redis.call('HKEYS', HOLDERS)
 for _, name in ipairs(names) do
   local each = holder(name)
-  local is_idle = each.known == 0 and not each.version
-  for kind, level in pairs(each.levels) do
-    is_idle = is_idle and level >= each.limits[kind] * UNIT
+  local is_idle = each.known == 0 and each.version == NONE
+  for kind = REQUEST, OUTPUT do
+    local limit = each.limits[kind]
+    is_idle = is_idle and (limit == NONE or each.levels[kind] >= limit * UNIT)
   end
   if is_idle then idle[#idle + 1] = name end
 end
-if #idle > 0 then redis.call('HDEL', STATE, unpack(idle)) end
+if #idle > 0 then redis.call('HDEL', HOLDERS, unpack(idle)) end
 return due(LATE, now - tonumber(ARGV[1]))

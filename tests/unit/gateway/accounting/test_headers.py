@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.accounting.headers import duration, limit_headers
-from jobs.quota.claims import Bucket, Granted, Holder, Limit
+from jobs.quota.claims import Granted, Holder, Limit
+from tests.unit.jobs.quota.kit import BUCKETS, Bucket
 
 # 2026-08-07 12:00:00 UTC
 NOON_MS = 1_786_104_000_000
@@ -17,7 +18,10 @@ def bucket(holder: Holder, kind: Limit, limit: int, left: int) -> Bucket:
 
 
 def headers(*buckets: Bucket) -> dict[str, str]:
-    found = limit_headers(Granted(now_ms=NOON_MS, buckets=buckets))
+    levels = dict.fromkeys(BUCKETS, (-1, 0))
+    levels |= {(each.holder, each.kind): (each.limit, each.level) for each in buckets}
+    told = tuple(number for pair in levels.values() for number in pair)
+    found = limit_headers(Granted(now_ms=NOON_MS, levels=told if buckets else ()))
     assert len({name for name, _ in found}) == len(found)
     return {name.decode(): value.decode() for name, value in found}
 

@@ -22,7 +22,7 @@ from jobs.ledger import AccountState
 from jobs.quota.claims import Claim, Granted, Limits
 from jobs.quota.client import Quota
 from tests.conftest import Eventually
-from tests.unit.jobs.quota.kit import TEAM, make_claim, make_state, prepaid
+from tests.unit.jobs.quota.kit import TEAM, buckets, make_claim, make_state, prepaid
 
 
 class Database:
@@ -110,7 +110,7 @@ async def test_it_raises_what_refuses_a_request(make: Make, database: Database) 
         await limiter.admit(make_claim(key=limits))
     assert caught.value.code is ErrorCode.RATE_LIMITED
     assert caught.value.retry_after_s == pytest.approx(60, abs=20)
-    assert caught.value.refusal.buckets[0].limit == 1
+    assert buckets(caught.value.refusal)[0].limit == 1
     assert database.reads == 0
 
 
@@ -211,7 +211,7 @@ async def test_it_waits_for_a_redis_that_is_away_for_a_moment(
 
     monkeypatch.setattr(Quota, "ask", flaky)
     granted = await make(wait_s=60.0).admit(make_claim(key=Limits(requests_per_minute=5)))
-    assert granted.buckets[0].remaining == 4
+    assert buckets(granted)[0].remaining == 4
 
 
 @pytest.fixture

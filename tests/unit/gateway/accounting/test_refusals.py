@@ -20,7 +20,6 @@ CLAIM = make_claim(spend=prepaid(700_000))
 def capped(period: Period, cap_micros: int = 10_000_000, now_ms: int = NOON_MS) -> Capped:
     return Capped(
         now_ms=now_ms,
-        buckets=(),
         period=period,
         cap_micros=cap_micros,
         spent_micros=9_250_000,
@@ -29,7 +28,7 @@ def capped(period: Period, cap_micros: int = 10_000_000, now_ms: int = NOON_MS) 
 
 
 def exhausted(balance_micros: int) -> Exhausted:
-    return Exhausted(now_ms=NOON_MS, buckets=(), balance_micros=balance_micros, held_micros=200_000)
+    return Exhausted(now_ms=NOON_MS, balance_micros=balance_micros, held_micros=200_000)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +41,7 @@ def exhausted(balance_micros: int) -> Exhausted:
     ],
 )
 def test_a_rate_limit_is_named_with_its_owner(holder: Holder, kind: Limit, words: str) -> None:
-    refusal = RateLimited(
-        now_ms=NOON_MS, buckets=(), holder=holder, kind=kind, limit=5, wait_ms=1500
-    )
+    refusal = RateLimited(now_ms=NOON_MS, holder=holder, kind=kind, limit=5, wait_ms=1500)
     error = refused(refusal, CLAIM)
     assert error.code is ErrorCode.RATE_LIMITED
     assert error.message == f"rate limit reached: {words}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import struct
 import uuid
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import redis
@@ -13,7 +14,7 @@ import redis
 from inference.transport.connection import connect
 from inference.transport.courier import Courier
 from jobs.ledger import AccountState
-from jobs.quota.claims import Claim, Decision, Ended, Spend
+from jobs.quota.claims import Claim, Decision, Ended, Granted, Holder, Limit, Refusal, Spend
 from jobs.quota.client import Quota, Settler
 from jobs.quota.keys import QuotaKeys
 from jobs.quota.scripts import decode_decision
@@ -22,6 +23,8 @@ TEAM = 7
 KEY = "key-one"
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
+KINDS = (Limit.REQUESTS, Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS)
+BUCKETS = [(holder, kind) for holder in Holder for kind in KINDS]
 # In the middle of a day, three days before a month's end; so far ahead that nothing expires by the
 # server's clock while a test runs.
 NOON = round(datetime(2126, 8, 28, 12, tzinfo=UTC).timestamp() * 1000)
@@ -36,6 +39,26 @@ def make_claim(**changes: Any) -> Claim:
         "lease_ms": MINUTE_MS,
     }
     return Claim(**fields | changes)
+
+
+class Bucket(NamedTuple):
+    """A token bucket. `level` is in sixty-thousandths."""
+
+    holder: Holder
+    kind: Limit
+    limit: int
+    level: int
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.level // MINUTE_MS)
+
+
+def buckets(decision: Granted | Refusal) -> list[Bucket]:
+    """The buckets that an answer tells of."""
+    pairs = zip(decision.levels[::2], decision.levels[1::2], strict=True)
+    told = zip(BUCKETS, pairs, strict=False)
+    return [Bucket(*which, limit, level) for which, (limit, level) in told if limit >= 0]
 
 
 def prepaid(hold_micros: int) -> Spend:
@@ -102,10 +125,10 @@ class QuotaKit:
     def advance(self, milliseconds: int) -> None:
         self.set_time(self.now_ms + milliseconds)
 
-    def holders(self) -> dict[str, dict[str, Any]]:
+    def holders(self) -> dict[str, dict[str, float]]:
         """What is kept of the team and of each key."""
         state: Any = self.sync.hgetall(self.keys[0])
-        return {name.decode(): msgspec.msgpack.decode(kept) for name, kept in state.items()}
+        return {name.decode(): read_holder(kept) for name, kept in state.items()}
 
     def requests(self) -> set[str]:
         """The requests that are known."""
@@ -122,3 +145,9 @@ class QuotaKit:
             self.sync.delete(key)
         self.sync.close()
         await self.client.aclose()
+
+
+def read_holder(kept: bytes) -> dict[str, float]:
+    """Return some of what `lua/team.lua` keeps of a holder."""
+    _, known, flying, held, *_ = struct.unpack("<18d", kept)
+    return {"known": known, "flying": flying, "held": held}

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from jobs.ledger import AccountState
 from jobs.quota.claims import (
-    Bucket,
     Capped,
     Claim,
     Decision,
@@ -20,9 +19,7 @@ from jobs.quota.claims import (
     RateLimited,
     Unknown,
 )
-from tests.unit.jobs.quota.kit import DAY_MS, MINUTE_MS, make_state
-
-KINDS = (Limit.REQUESTS, Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS)
+from tests.unit.jobs.quota.kit import DAY_MS, KINDS, MINUTE_MS, make_state
 
 
 @dataclass
@@ -63,7 +60,7 @@ class QuotaModel:
 
     def admit(self, claim: Claim) -> Decision:
         if claim.request_id in self.requests:
-            return Granted(now_ms=self.now_ms, buckets=self._buckets(claim))
+            return Granted(now_ms=self.now_ms, levels=self._levels(claim))
         self.sweep()
         refusal = self._broke(claim) or self._limited(claim)
         if refusal is not None:
@@ -73,7 +70,7 @@ class QuotaModel:
         for holder in (claim.key_id, "team"):
             self._take(holder, Limit.REQUESTS, MINUTE_MS)
             self._take(holder, Limit.INPUT_TOKENS, claim.input_tokens * MINUTE_MS)
-        return Granted(now_ms=self.now_ms, buckets=self._buckets(claim))
+        return Granted(now_ms=self.now_ms, levels=self._levels(claim))
 
     def release(self, request_id: str, prompt_tokens: int, output_tokens: int) -> None:
         request = self.requests.get(request_id)
@@ -125,13 +122,13 @@ class QuotaModel:
             level = self.levels[holder, kind] - amount
             self.levels[holder, kind] = min(limit * MINUTE_MS, level)
 
-    def _buckets(self, claim: Claim) -> tuple[Bucket, ...]:
-        return tuple(
-            Bucket(holder=holder, kind=kind, limit=limit, level=self.levels[name, kind])
-            for holder, name in ((Holder.KEY, claim.key_id), (Holder.TEAM, "team"))
-            for kind in KINDS
-            if (limit := self.limit(name, kind)) is not None
-        )
+    def _levels(self, claim: Claim) -> tuple[int, ...]:
+        found: list[int] = []
+        for name in (claim.key_id, "team"):
+            for kind in KINDS:
+                limit = self.limit(name, kind)
+                found += (-1, 0) if limit is None else (limit, self.levels[name, kind])
+        return tuple(found)
 
     def _broke(self, claim: Claim) -> Unknown | Exhausted | Capped | None:
         spend = claim.spend
@@ -145,11 +142,11 @@ class QuotaModel:
             Period.DAILY: self.state.day_spent_micros * (here.day == self.state.day),
         }
         caps = {Period.MONTHLY: spend.monthly_cap_micros, Period.DAILY: spend.daily_cap_micros}
-        buckets = self._buckets(claim)
+        levels = self._levels(claim)
         if spend.prepaid and self.state.balance_micros < self.held + spend.hold_micros:
             return Exhausted(
                 now_ms=self.now_ms,
-                buckets=buckets,
+                levels=levels,
                 balance_micros=self.state.balance_micros,
                 held_micros=self.held,
             )
@@ -157,7 +154,7 @@ class QuotaModel:
             if cap is not None and spent[period] + self.held + spend.hold_micros > cap:
                 return Capped(
                     now_ms=self.now_ms,
-                    buckets=buckets,
+                    levels=levels,
                     period=period,
                     cap_micros=cap,
                     spent_micros=spent[period],
@@ -186,7 +183,7 @@ class QuotaModel:
         wait_ms, holder, kind, limit = max(waits, key=lambda wait: wait[0])
         return RateLimited(
             now_ms=self.now_ms,
-            buckets=self._buckets(claim),
+            levels=self._levels(claim),
             holder=holder,
             kind=kind,
             limit=limit,

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from jobs.quota.claims import Bucket, Granted, Holder, Limit, Limits, RateLimited
+from jobs.quota.claims import Granted, Holder, Limit, Limits, RateLimited
 from tests.unit.jobs.quota.kit import (
     KEY,
     MINUTE_MS,
     TEAM,
+    Bucket,
     QuotaKit,
+    buckets,
     make_claim,
     make_state,
     settled,
@@ -19,7 +21,7 @@ from tests.unit.jobs.quota.kit import (
 
 
 def remaining(decision: Granted | RateLimited) -> dict[tuple[str, str], int]:
-    return {(bucket.holder, bucket.kind): bucket.remaining for bucket in decision.buckets}
+    return {(bucket.holder, bucket.kind): bucket.remaining for bucket in buckets(decision)}
 
 
 async def granted(kit: QuotaKit, **changes: Any) -> Granted:
@@ -141,7 +143,7 @@ async def test_output_is_taken_when_it_is_known_even_into_debt(kit: QuotaKit) ->
     refusal = await refused(kit, key=limits)
     # 300 of debt, and one more to begin with.
     assert (refusal.kind, refusal.wait_ms) == (Limit.OUTPUT_TOKENS, 30_100)
-    assert refusal.buckets[0].remaining == 0
+    assert buckets(refusal)[0].remaining == 0
 
 
 async def test_what_is_refilled_while_a_request_runs_is_not_lost_or_won(kit: QuotaKit) -> None:
@@ -212,17 +214,25 @@ async def test_a_limit_that_was_changed_counts_from_now_on(kit: QuotaKit) -> Non
     await refused(kit, key=refusing)
 
 
+async def test_a_limit_that_was_away_comes_back_full(kit: QuotaKit) -> None:
+    limits = Limits(requests_per_minute=2)
+    for _ in range(2):
+        await granted(kit, key=limits)
+    assert remaining(await granted(kit)) == {}
+    assert remaining(await granted(kit, key=limits)) == {("key", "requests"): 1}
+
+
 async def test_the_largest_limit_is_exact(kit: QuotaKit) -> None:
     limits = Limits(input_tokens_per_minute=2**62)
     decision = await granted(kit, key=limits, input_tokens=1)
-    assert decision.buckets == (
+    assert buckets(decision) == [
         Bucket(
             holder=Holder.KEY,
             kind=Limit.INPUT_TOKENS,
             limit=10**11,
             level=(10**11 - 1) * 60_000,
-        ),
-    )
+        )
+    ]
 
 
 async def test_nothing_is_left_of_a_key_once_its_buckets_are_full(kit: QuotaKit) -> None:
@@ -240,7 +250,7 @@ async def test_nothing_is_left_of_a_key_once_its_buckets_are_full(kit: QuotaKit)
     kit.settler.late(TEAM, 0.0)
     # What is known of its account stays.
     assert kit.holders().keys() == {"team"}
-    assert kit.kept() == {"state"}
+    assert kit.kept() == {"holders"}
 
 
 async def test_what_is_not_limited_neither_counts_nor_is_refused(kit: QuotaKit) -> None:

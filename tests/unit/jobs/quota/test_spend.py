@@ -103,7 +103,7 @@ async def test_a_request_that_never_began_holds_nothing(kit: QuotaKit) -> None:
     for _ in range(2):
         assert isinstance(await kit.quota.admit(claim), Granted)
         await kit.quota.withdraw(claim)
-    assert "requests" not in kit.kept()
+    assert "claims" not in kit.kept()
 
 
 async def test_a_hold_that_is_never_settled_is_dropped_a_day_after_its_lease(
@@ -201,5 +201,5 @@ async def test_many_requests_are_settled_in_one_step(kit: QuotaKit) -> None:
         await kit.quota.admit(claim)
     assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(1))), Exhausted)
     kit.settler.settle(TEAM, make_state(version=2), [settled(claim) for claim in claims])
-    assert kit.kept() == {"state"}
+    assert kit.kept() == {"holders"}
     assert {each["flying"] for each in kit.holders().values()} == {0}
