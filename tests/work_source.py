@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import msgspec
 from django.db import OperationalError
@@ -13,14 +15,12 @@ from inference.transport.records import Ending
 from tests.contracts.requests import make_request
 
 
-def make_item(
-    text: str = "go", *, logged: bool = False, alone: bool = False, deadline_s: float | None = None
-) -> WorkItem:
-    """Return an item whose request says `text`; it has a minute, unless `deadline_s` says else."""
+def make_item(text: str = "go", *, deadline_s: float | None = None, **fields: Any) -> WorkItem:
+    """Return an item whose request says `text`; it has a day, unless `deadline_s` says else."""
     request = make_request(text, max_tokens=100_000)
-    if deadline_s is not None:
-        request = msgspec.structs.replace(request, deadline_s=deadline_s)
-    return WorkItem(request=request, attempt=0, logged=logged, alone=alone)
+    deadline_s = time.time() + 86_400 if deadline_s is None else deadline_s
+    request = msgspec.structs.replace(request, deadline_s=deadline_s)
+    return WorkItem(request=request, attempt=0, **fields)
 
 
 class FakeSource:
@@ -50,7 +50,9 @@ class FakeSource:
 
     def ending_of(self, item: WorkItem) -> Ending | None:
         """Return how an item ended, if it has; fails if it did more than once."""
-        endings = [result.ending for result in self.results if result.item is item]
+        endings = [
+            result.ending for result in self.results if result.item.request.id == item.request.id
+        ]
         assert len(endings) <= 1
         return endings[0] if endings else None
 
@@ -83,11 +85,13 @@ class FakeSource:
         self.renewed.append(set(running))
         return self.broken_off & set(running)
 
-    def give_back(self, request_ids: Collection[str]) -> None:
+    def give_back(self, request_ids: Collection[str], *, preempted: bool = False) -> None:
         self._called()
         for request_id in request_ids:
             if item := self.taken.pop(request_id, None):
                 self.given_back.append(request_id)
+                if preempted:
+                    item = msgspec.structs.replace(item, preemptions=item.preemptions + 1)
                 self.pending.insert(0, item)
 
     def close(self) -> None:

@@ -209,13 +209,14 @@ class WorkAdmin(RequestSearch, RecordAdmin):
     request_field = "pk"
     list_display = [
         *("id", "batch_id", "line", "custom_id", "model", "lane", "state", "outcome"),
-        *("attempts", "deaths", "error"),
+        *("attempts", "deaths", "preemptions", "error"),
     ]
     list_filter = ["state", BatchFilter, OutcomeFilter]
     fields = [
         *("id", "request_record", "batch", "line", "custom_id", "dialect", "model", "lane"),
         *("rank", "created_at", "deadline_at", "state", "worker_id", "attempts", "deaths"),
-        *("cancel_requested", "not_before", "taken_at", "ended_at", "outcome", "error"),
+        *("preemptions", "cancel_requested", "not_before", "taken_at", "ended_at"),
+        *("outcome", "error"),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Work]:

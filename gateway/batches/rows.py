@@ -29,6 +29,7 @@ from inference.request import ImagePart, Lane
 from jobs.packing import pack_request
 from jobs.pricing import PriceList, reserve_micros
 from jobs.work.enqueue import NewWork
+from jobs.work.prefix import prefix_of
 
 LoadImages = Callable[[Sequence[ImageSource]], Future[list[ImagePart]]]
 """Begins to load one row's images; see `gateway.batches.images`."""
@@ -162,6 +163,7 @@ class RowReader:
             ignored_fields=tuple(map(_storable, draft.ignored[:MAX_KEPT_NAMES])),
             hold_micros=hold_micros,
             request=pack_request(request),
+            prefix=prefix_of(request),
             echo=draft.echo,
         )
 

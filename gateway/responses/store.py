@@ -30,6 +30,7 @@ from jobs import packing, responses
 from jobs.models import StoredResponse
 from jobs.responses import NewResponse, ResponseEnd
 from jobs.work.enqueue import NewWork
+from jobs.work.prefix import prefix_of
 
 _DIALECT = "responses"
 
@@ -212,6 +213,7 @@ def _work(visit: Visit, announced: Announced, new: NewResponse) -> NewWork:
         logged=visit.stream,
         origin=origin,
         request=packing.pack_request(_repeatable(prompt) if visit.stream else prompt),
+        prefix=prefix_of(prompt),
     )
 
 

@@ -21,12 +21,16 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
 
     `logged`: callers follow its events, which go to its log. `alone`: it ran in engines that died,
     and is to run with no other work beside it, so that nothing else suffers should it be the cause.
+    `preemptions` counts how often it gave its place to another request. `urgent`: its deadline was
+    near when it was taken.
     """
 
     request: GenerationRequest
     attempt: int
     logged: bool = False
     alone: bool = False
+    preemptions: int = 0
+    urgent: bool = False
 
 
 class WorkResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +64,7 @@ class WorkSource(Protocol):
         """Begin the engine's lease. Harmless when called again, and needed after it was lost."""
 
     def claim(self, limit: int) -> list[WorkItem]:
-        """Take at most so many, the most urgent first."""
+        """Take at most so many: the urgent before all, the others by turns of their teams."""
 
     def finish(self, results: Sequence[WorkResult]) -> None:
         """Keep what these came to, and what they cost, all or nothing.
@@ -73,8 +77,11 @@ class WorkSource(Protocol):
         """Renew the lease. Return those of the running requests that are to be broken off:
         cancelled, or not this engine's any more."""
 
-    def give_back(self, request_ids: Collection[str]) -> None:
-        """Put back what was taken and will not be ended here; no attempt at it counts."""
+    def give_back(self, request_ids: Collection[str], *, preempted: bool = False) -> None:
+        """Put back what was taken and will not be ended here; no attempt at it counts.
+
+        `preempted`: because its place was needed, which its `preemptions` count.
+        """
 
     def close(self) -> None:
         """End the lease: all that is still this engine's goes back at once."""

@@ -28,8 +28,9 @@ class Work(models.Model):
     """One request that an engine takes when it has room: a batch's row, a background response.
 
     `request` is the canonical request in MessagePack (`inference.request`), emptied at the end.
-    `id` is the request's id, in the audit trail and the ledger too. `worker_id` names the engine
-    that runs it; when that engine's lease ends, the row goes back and `deaths` counts it.
+    `id` is the request's id, in the audit trail and the ledger too. `rank` and `prefix` order what
+    waits, as `jobs.work.queue` says. `worker_id` names the engine that runs it; when that engine's
+    lease ends, the row goes back and `deaths` counts it.
     A background response's row is removed at its end: what became of it is in `StoredResponse`.
     """
 
@@ -62,6 +63,9 @@ class Work(models.Model):
     rank = models.PositiveSmallIntegerField(help_text="Lower ranks run first.")
     created_at = models.DateTimeField(default=timezone.now)
     deadline_at = models.DateTimeField()
+    prefix = models.BigIntegerField(
+        default=0, help_text="What it begins with: rows that begin alike run together."
+    )
     max_tokens = models.PositiveBigIntegerField(default=0)
     body_bytes = models.PositiveBigIntegerField(default=0)
     body_digest = models.BinaryField(max_length=32, default=b"")
@@ -84,6 +88,9 @@ class Work(models.Model):
     worker_id = models.UUIDField(null=True)
     attempts = models.PositiveSmallIntegerField(default=0)
     deaths = models.PositiveSmallIntegerField(default=0)
+    preemptions = models.PositiveSmallIntegerField(
+        default=0, help_text="How often it gave its place to another request."
+    )
     not_before = models.DateTimeField(null=True, help_text="It is tried again no sooner.")
     cancel_requested = models.BooleanField(default=False)
     taken_at = models.DateTimeField(null=True)
@@ -103,9 +110,14 @@ class Work(models.Model):
         verbose_name_plural = "work"
         indexes = [
             models.Index(
-                fields=["model", "rank", "deadline_at", "id"],
+                fields=["model", "rank", "team_id", "deadline_at", "prefix", "id"],
                 condition=Q(state="pending"),
                 name="work_next",
+            ),
+            models.Index(
+                fields=["model", "deadline_at", "prefix", "id"],
+                condition=Q(state="pending", rank=1),
+                name="work_urgent",
             ),
             models.Index(fields=["worker_id"], condition=Q(state="running"), name="work_running"),
             models.Index(fields=["deadline_at"], condition=~Q(state="done"), name="work_deadline"),

@@ -1,13 +1,14 @@
-"""Takes work for an engine: the most urgent first, as long as its team can pay for it."""
+"""Takes the work whose turn it is for an engine, as long as its team can pay for it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 import msgspec
-from django.db import connection, transaction
+from django.db import transaction
 
 from inference.engine.work import WorkItem
 from inference.errors import ErrorCode
@@ -15,24 +16,11 @@ from inference.request import GenerationRequest
 from jobs.models import StoredResponse
 from jobs.packing import unpack_request
 from jobs.recorder.settling import Settlement
-from jobs.work import leases, policy, rows
+from jobs.work import leases, policy
 from jobs.work.credit import Credit
 from jobs.work.ending import Ended, Outcome, keep_unserved
-from jobs.work.records import Engine
+from jobs.work.queue import Queue, Taken
 from jobs.work.rows import Row
-
-_CLAIM = f"""
-WITH next AS (
-    SELECT id FROM {rows.TABLE}
-    WHERE state = 'pending' AND model = %s AND team_id <> ALL(%s::bigint[])
-        AND deadline_at > now() AND (not_before IS NULL OR not_before <= now())
-    ORDER BY rank, deadline_at, id LIMIT %s FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE {rows.TABLE} AS work
-SET state = 'running', worker_id = %s, attempts = attempts + 1, taken_at = now(), not_before = NULL
-FROM next WHERE work.id = next.id
-RETURNING rank, request, {", ".join(f"work.{name}" for name in Row.__struct_fields__)}
-"""  # noqa: S608
 
 
 class Claimed(NamedTuple):
@@ -52,7 +40,7 @@ class LeaseOverError(Exception):
 
 
 def claim(
-    engine: Engine, limit: int, credit: Credit, not_of: Collection[int], now: datetime
+    queue: Queue, limit: int, credit: Credit, not_of: Collection[int], now: datetime
 ) -> Claimed:
     """Take at most so many, but none of the teams `not_of`.
 
@@ -60,17 +48,17 @@ def claim(
     taken then.
     """
     with transaction.atomic():
-        if not leases.is_held(engine.id):
+        if not leases.is_held(queue.engine.id):
             raise LeaseOverError
-        taken = _take(engine, limit, not_of)
-        requests: dict[str, GenerationRequest] = {}
+        taken = queue.take(limit, not_of)
+        requests: dict[UUID, GenerationRequest] = {}
         over: list[Ended] = []
-        for row, data in taken:
+        for row, data, *_ in taken:
             try:
-                requests[str(row.id)] = unpack_request(data)
+                requests[row.id] = unpack_request(data)
             except msgspec.DecodeError:
                 over.append(_failed(row, ErrorCode.INTERNAL, "the stored request cannot be read"))
-        known = [row for row, _ in taken if str(row.id) in requests]
+        known = [each.row for each in taken if each.row.id in requests]
         refused = credit.hold(known) if known else {}
         waiting = [row for row in known if row.id in refused and refused[row.id].wait]
         over += [
@@ -78,24 +66,14 @@ def claim(
             for row in known
             if (why := refused.get(row.id)) and not why.wait
         ]
-        running = [row for row in known if row.id not in refused]
-        leases.return_rows([row.id for row in waiting], [None] * len(waiting), uncounted=True)
+        running = [each for each in taken if each.row.id in requests and each.row.id not in refused]
+        leases.return_rows(
+            [row.id for row in waiting], [None] * len(waiting), leases.Back.UNTOUCHED
+        )
         settlements = keep_unserved(over, now)
-        _begin([row for row in running if row.batch_id is None], now)
-    items = [_item(row, requests[str(row.id)]) for row in running]
+        _begin([each.row for each in running if each.row.batch_id is None], now)
+    items = [_item(each, requests[each.row.id]) for each in running]
     return Claimed(items, settlements, {row.team_id for row in waiting}, len(over))
-
-
-def _take(engine: Engine, limit: int, not_of: Collection[int]) -> list[tuple[Row, bytes]]:
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, [engine.model, list(not_of), limit, engine.id])
-        taken = [
-            (rank, rows.read(values), bytes(request))
-            for rank, request, *values in cursor.fetchall()
-        ]
-    # The statement returns them in no order.
-    taken.sort(key=lambda each: (each[0], each[1].deadline_at, each[1].id))
-    return [(row, request) for _, row, request in taken]
 
 
 def _begin(running: Sequence[Row], now: datetime) -> None:
@@ -107,12 +85,15 @@ def _begin(running: Sequence[Row], now: datetime) -> None:
         waiting.update(status=StoredResponse.Status.IN_PROGRESS, started_at=now)
 
 
-def _item(row: Row, request: GenerationRequest) -> WorkItem:
+def _item(taken: Taken, request: GenerationRequest) -> WorkItem:
+    row = taken.row
     return WorkItem(
         request=request,
         attempt=row.attempts - 1,
         logged=row.logged,
         alone=policy.runs_alone(row.deaths),
+        preemptions=row.preemptions,
+        urgent=taken.is_urgent,
     )
 
 

@@ -31,8 +31,9 @@ class NewWork(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of work as it begins; the fields are columns of `jobs.models.Work`.
 
     `id` and the others' ids are UUIDs in canonical form. `request` is what
-    `jobs.packing.pack_request` makes. With an `error_code` (one of `inference.errors.ErrorCode`)
-    the row has failed before it could be run: it needs no request then, and no model.
+    `jobs.packing.pack_request` makes, and `prefix` what `jobs.work.prefix.prefix_of` does. With an
+    `error_code` (one of `inference.errors.ErrorCode`) the row has failed before it could be run: it
+    needs neither then, and no model.
     `origin` may have the fields `team_name`, `key_name`, `client`, `address`, `trace_id`,
     `session_id` and `stream_id` of the audit trail; a batch says them for its rows.
     """
@@ -56,6 +57,7 @@ class NewWork(msgspec.Struct, frozen=True, kw_only=True):
     logged: bool = False
     origin: dict[str, str] = {}
     request: bytes = b""
+    prefix: int = 0
     echo: bytes | None = None
     error_code: str = ""
     error_message: str = ""
@@ -82,10 +84,12 @@ _TYPES = {
     "logged": "bool",
     "origin": "jsonb",
     "request": "bytea",
+    "prefix": "int8",
     "echo": "bytea",
     "state": "varchar",
     "attempts": "int2",
     "deaths": "int2",
+    "preemptions": "int2",
     "cancel_requested": "bool",
     "ended_at": "timestamptz",
     "outcome": "varchar",
@@ -175,8 +179,10 @@ def _columns(row: NewWork) -> tuple[Any, ...]:
         row.logged,
         Jsonb(row.origin),
         row.request,
+        row.prefix,
         row.echo,
         (Work.State.DONE if failed else Work.State.PENDING).value,
+        0,
         0,
         0,
         False,

@@ -42,9 +42,9 @@ def finish(engine: Engine, results: Sequence[WorkResult], now: datetime) -> list
             )
         ]
         untold = keep(over, told, now)
-        untold += leases.put_back(lost, now, died=True)
+        untold += leases.put_back(lost, now, leases.Back.DIED)
         times = [now + policy.pause_after(row.attempts) for row in again]
-        leases.return_rows([row.id for row in again], times)
+        leases.return_rows([row.id for row in again], times, leases.Back.FAILED)
         untold += released(again)
         if missing := by_id.keys() - {str(row.id) for row in running}:
             untold += settlements(trail.load(missing).values(), now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -49,10 +50,22 @@ DELETE FROM {_WORKERS} WHERE id IN (
 _BACK = f"""
 UPDATE {rows.TABLE} AS work
 SET state = 'pending', worker_id = NULL, not_before = back.not_before,
-    attempts = work.attempts - %s, deaths = work.deaths + %s
+    attempts = work.attempts + %s, deaths = work.deaths + %s, preemptions = work.preemptions + %s
 FROM unnest(%s::uuid[], %s::timestamptz[]) AS back (id, not_before)
 WHERE work.id = back.id
 """  # noqa: S608
+
+
+class Back(Enum):
+    """Why a row goes back. The values are what that adds to its attempts, deaths and preemptions.
+
+    A row counts an attempt as it is taken.
+    """
+
+    UNTOUCHED = (-1, 0, 0)
+    PREEMPTED = (-1, 0, 1)
+    FAILED = (0, 0, 0)
+    DIED = (0, 1, 0)
 
 
 def open_lease(worker_id: str, model: str, host: str) -> None:
@@ -80,14 +93,19 @@ def is_held(worker_id: str) -> bool:
     return held.exists()
 
 
-def give_back(worker_id: str, request_ids: Collection[str], now: datetime) -> list[Settlement]:
-    """Put back what an engine has taken; return what to tell the quota after the commit."""
+def give_back(
+    worker_id: str, request_ids: Collection[str], now: datetime, *, preempted: bool = False
+) -> list[Settlement]:
+    """Put back what an engine has taken; return what to tell the quota after the commit.
+
+    `preempted`: it had begun, and its place was needed. That is counted, and is no fault.
+    """
     with transaction.atomic():
         taken = rows.lock(
             "id = ANY(%s::uuid[]) AND worker_id = %s AND state = 'running'",
             [list(request_ids), worker_id],
         )
-        return put_back(taken, now, died=False)
+        return put_back(taken, now, Back.PREEMPTED if preempted else Back.UNTOUCHED)
 
 
 def close(worker_id: str, now: datetime) -> list[Settlement]:
@@ -95,7 +113,7 @@ def close(worker_id: str, now: datetime) -> list[Settlement]:
     with transaction.atomic():
         Worker.objects.filter(pk=worker_id).delete()
         taken = rows.lock("worker_id = %s AND state = 'running'", [worker_id])
-        return put_back(taken, now, died=False)
+        return put_back(taken, now, Back.UNTOUCHED)
 
 
 def reap(now: datetime) -> list[Settlement]:
@@ -107,7 +125,7 @@ def reap(now: datetime) -> list[Settlement]:
         if not dead:
             return []
         taken = rows.lock("worker_id = ANY(%s::uuid[]) AND state = 'running'", [list(dead)])
-        return _last_words(dead, now) + put_back(taken, now, died=True)
+        return _last_words(dead, now) + put_back(taken, now, Back.DIED)
 
 
 def _last_words(dead: Mapping[UUID, datetime], now: datetime) -> list[Settlement]:
@@ -122,33 +140,24 @@ def _last_words(dead: Mapping[UUID, datetime], now: datetime) -> list[Settlement
     return settlements(trail.load(ids).values(), now)
 
 
-def put_back(taken: Sequence[Row], now: datetime, *, died: bool) -> list[Settlement]:
-    """Put locked rows back; those that were cancelled meanwhile, or must not run again, end.
-
-    `died`: their engine did while they ran, which counts against them. Without, the attempt does
-    not count at all.
-    """
+def put_back(taken: Sequence[Row], now: datetime, why: Back) -> list[Settlement]:
+    """Put locked rows back; those that were cancelled meanwhile, or must not run again, end."""
+    died = why is Back.DIED
     over = [ended for row in taken if (ended := _over(row, died=died))]
     ended_ids = {each.row.id for each in over}
     back = [row for row in taken if row.id not in ended_ids]
     times = [now + policy.pause_after(row.deaths + 1) if died else None for row in back]
-    return_rows([row.id for row in back], times, uncounted=not died, died=died)
+    return_rows([row.id for row in back], times, why)
     if died:
         metric_counts.count_deaths(row.model for row in taken)
     return released(back) + keep_unserved(over, now)
 
 
-def return_rows(
-    ids: Sequence[UUID],
-    not_before: Sequence[datetime | None],
-    *,
-    uncounted: bool = False,
-    died: bool = False,
-) -> None:
-    """Let locked rows wait again, each until its time."""
+def return_rows(ids: Sequence[UUID], not_before: Sequence[datetime | None], why: Back) -> None:
+    """Let locked rows wait again, each until its time. Their place in the order is as it was."""
     if ids:
         with connection.cursor() as cursor:
-            cursor.execute(_BACK, [int(uncounted), int(died), list(ids), list(not_before)])
+            cursor.execute(_BACK, [*why.value, list(ids), list(not_before)])
 
 
 def _over(row: Row, *, died: bool) -> Ended | None:

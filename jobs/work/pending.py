@@ -15,7 +15,7 @@ from jobs.recorder.settling import Settlement
 from jobs.work import counts, metric_counts, rows
 from jobs.work.counts import Sums
 from jobs.work.ending import LATE, Ended, Outcome, keep_unserved
-from jobs.work.policy import URGENT_AT_LEAST, URGENT_RANK, URGENT_SHARE
+from jobs.work.policy import URGENT_AT_LEAST, URGENT_AT_MOST, URGENT_RANK, URGENT_SHARE
 
 # So many rows change in one transaction: for so long their batch is locked.
 _AT_ONCE = 5_000
@@ -52,18 +52,19 @@ id IN (
     ORDER BY deadline_at LIMIT {_TOLD_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
 )
 """  # noqa: S608
+_AT_MOST, _AT_LEAST = (
+    f"interval '{bound.total_seconds():.0f} seconds'" for bound in (URGENT_AT_MOST, URGENT_AT_LEAST)
+)
 _RISE = f"""
 UPDATE {rows.TABLE} SET rank = {URGENT_RANK} WHERE id IN (
     SELECT id FROM {rows.TABLE}
     WHERE NOT (state = 'done') AND state = 'pending' AND rank > {URGENT_RANK}
-        AND deadline_at - greatest(
+        AND deadline_at <= %(now)s + {_AT_MOST}
+        AND deadline_at <= %(now)s + greatest(
             (deadline_at - created_at) * {URGENT_SHARE},
-            least(
-                interval '{URGENT_AT_LEAST.total_seconds():.0f} seconds',
-                (deadline_at - created_at) / 2
-            )
-        ) <= %s
-    LIMIT {_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+            least({_AT_LEAST}, (deadline_at - created_at) / 2)
+        )
+    ORDER BY deadline_at LIMIT {_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
 )
 """  # noqa: S608
 
@@ -98,7 +99,7 @@ def rise(now: datetime) -> int:
     risen = 0
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(_RISE, [now])
+            cursor.execute(_RISE, {"now": now})
             changed = int(cursor.rowcount)
             risen += changed
             if changed < _AT_ONCE:

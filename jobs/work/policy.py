@@ -13,8 +13,11 @@ from inference.request import Lane
 
 URGENT_RANK = 1
 _RANKS = {Lane.BACKGROUND: 2, Lane.BATCH: 3}
-# The last tenth of a window is urgent, but no less than ten minutes or, if it is short, its half.
+# The last tenth of a window is urgent: at most an hour, so that a team that asked for more than it
+# gets done does not hold up all others for long, and at least ten minutes or, if the window is
+# short, half of it, so that nobody is ahead of all others by asking for a short one.
 URGENT_SHARE = 0.1
+URGENT_AT_MOST = timedelta(hours=1)
 URGENT_AT_LEAST = timedelta(minutes=10)
 
 ALONE_AFTER_DEATHS = 3

@@ -37,6 +37,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     attempts: int
     deaths: int
+    preemptions: int
     cancel_requested: bool
     taken_at: datetime | None
 

@@ -17,6 +17,7 @@ from jobs.work import leases
 from jobs.work.claim import LeaseOverError, claim
 from jobs.work.credit import Credit
 from jobs.work.finish import fail, finish
+from jobs.work.queue import Queue
 from jobs.work.records import Engine
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class DatabaseSource:
 
     def __init__(self, engine_id: str, model: str, host: str) -> None:
         self._engine = Engine(engine_id, model, host)
+        self._queue = Queue(self._engine)
         options = transport_options()
         self._client = connect_sync(options.redis_url)
         self._credit = Credit(self._client, options.prefix)
@@ -46,7 +48,7 @@ class DatabaseSource:
         leases.open_lease(*self._engine)
 
     def claim(self, limit: int) -> list[WorkItem]:
-        """Take at most so many, the most urgent first."""
+        """Take at most so many, as `jobs.work.queue` orders them."""
         close_old_connections()
         self._reap()
         for _ in range(_ROUNDS):
@@ -56,7 +58,7 @@ class DatabaseSource:
             }
             try:
                 claimed = claim(
-                    self._engine, limit, self._credit, self._short_until_s, timezone.now()
+                    self._queue, limit, self._credit, self._short_until_s, timezone.now()
                 )
             except LeaseOverError:
                 leases.open_lease(*self._engine)
@@ -102,10 +104,13 @@ class DatabaseSource:
         self._credit.settle([])
         return set(running) - kept
 
-    def give_back(self, request_ids: Collection[str]) -> None:
+    def give_back(self, request_ids: Collection[str], *, preempted: bool = False) -> None:
         """Put back what was taken and will not be ended here."""
         close_old_connections()
-        self._credit.settle(leases.give_back(self._engine.id, request_ids, timezone.now()))
+        settlements = leases.give_back(
+            self._engine.id, request_ids, timezone.now(), preempted=preempted
+        )
+        self._credit.settle(settlements)
 
     def close(self) -> None:
         """End the lease: all that is still this engine's goes back at once."""

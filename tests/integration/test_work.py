@@ -45,9 +45,10 @@ from jobs.models import (
 from jobs.recount import Recount
 from jobs.work import leases, pending
 from jobs.work.cancel import cancel
+from jobs.work.enqueue import insert
 from jobs.work.policy import MAX_DEATHS
 from jobs.work.source import DatabaseSource
-from tests.work import finished, new_batch, new_source, result, rows_of
+from tests.work import finished, new_batch, new_source, new_work, result, rows_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -85,6 +86,7 @@ class Life(RuleBasedStateMachine):
         # What dead engines still believe that they have.
         self.ghosts: list[tuple[DatabaseSource, WorkItem]] = []
         self.deaths: Counter[str] = Counter()
+        self.preemptions: Counter[str] = Counter()
         self.ended: dict[str, str] = {}
         self.paid: set[str] = set()
 
@@ -99,6 +101,7 @@ class Life(RuleBasedStateMachine):
             assert item.request.id not in self.ended
             assert all(item.request.id not in has for has in self.has)
             assert item.alone == (self.deaths[item.request.id] >= MAX_DEATHS - 1)
+            assert item.preemptions == self.preemptions[item.request.id]
             self.has[engine][item.request.id] = item
 
     @rule(
@@ -121,12 +124,13 @@ class Life(RuleBasedStateMachine):
         if how == "finish":
             self.paid |= {item.request.id for item in items}
 
-    @rule(engine=st.integers(0, 1), count=st.integers(1, 3))
-    def give_back(self, engine: int, count: int) -> None:
+    @rule(engine=st.integers(0, 1), count=st.integers(1, 3), preempted=st.booleans())
+    def give_back(self, engine: int, count: int, preempted: bool) -> None:
         ids = list(self.has[engine])[:count]
-        self.engines[engine].give_back(ids)
+        self.engines[engine].give_back(ids, preempted=preempted)
         for request_id in ids:
             del self.has[engine][request_id]
+            self.preemptions[request_id] += int(preempted)
 
     @rule(engine=st.integers(0, 1))
     def die(self, engine: int) -> None:
@@ -291,3 +295,21 @@ def test_engines_at_the_same_time_neither_share_a_row_nor_wait_in_a_ring() -> No
     completed = sum(batch.completed for batch in made)
     assert LedgerEntry.objects.exclude(amount_micros=0).count() == completed
     assert list(Recount().findings()) == []
+
+
+def test_while_there_is_work_no_engine_is_told_that_there_is_none() -> None:
+    insert(new_work(team_id=team) for team in (1, 2, 3) for _ in range(200))
+    taken: list[str] = []
+    together = threading.Barrier(2)
+
+    def take() -> None:
+        source = new_source()
+        # Both at once each time, 60 each: that is all there is in five rounds.
+        for _ in range(5):
+            together.wait()
+            items = source.claim(60)
+            assert len(items) == 60
+            taken.extend(item.request.id for item in items)
+
+    assert in_threads(take, take) == []
+    assert len(set(taken)) == len(taken) == 600

@@ -6,6 +6,7 @@ Nothing is timed: PostgreSQL tells which indexes it uses and how many rows it lo
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,15 +14,17 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
+from inference.engine.work import WorkItem
 from jobs import batches
 from jobs.work import leases, pending
 from jobs.work.backlog import read_backlog
 from jobs.work.cancel import cancel
 from jobs.work.enqueue import insert
+from jobs.work.queue import Queue
 from jobs.work.source import DatabaseSource
 from tests.work import finished, new_batch, new_source, new_work, rows_of
 
@@ -146,3 +149,51 @@ def test_an_engine_reads_no_more_than_it_takes_and_ends(source: DatabaseSource) 
         leases.reap(now)
     check(looked, 2)
     assert "work_deadline" in looked.indexes
+
+
+def test_many_rows_of_one_team_neither_hide_those_of_another_nor_are_looked_through(
+    source: DatabaseSource,
+) -> None:
+    insert(new_work(team_id=2) for _ in range(10))
+    with explained() as looked:
+        items = source.claim(AT_ONCE)
+    check(looked, AT_ONCE)
+    assert Counter(team_of(item) for item in items) == {1: AT_ONCE - 10, 2: 10}
+    # A team that is short of money for now, with all of its rows.
+    queue = Queue(source._engine)
+    insert(new_work(team_id=3) for _ in range(4))
+    with explained() as looked, transaction.atomic():
+        assert [each.row.team_id for each in queue.take(4, {1})] == [3] * 4
+    check(looked, AT_ONCE)
+
+
+def test_of_many_teams_no_more_are_looked_at_than_can_get_a_place(source: DatabaseSource) -> None:
+    insert(new_work(team_id=team) for team in range(2, 1_002) for _ in range(5))
+    seen: set[int] = set()
+    for places in (AT_ONCE, 1, AT_ONCE, 8):
+        with explained() as looked:
+            items = source.claim(places)
+        teams = {team_of(item) for item in items}
+        assert len(teams) == places
+        assert not teams & seen
+        check(looked, places + len(seen))
+        seen |= teams
+
+
+def test_the_urgent_are_found_among_many(source: DatabaseSource) -> None:
+    now = timezone.now()
+    near = {"created_at": now - timedelta(days=1), "deadline_at": now + timedelta(minutes=5)}
+    insert(new_work(team_id=2, **near) for _ in range(20))
+    with explained() as looked:
+        assert pending.rise(now) == 20
+    check(looked, 20)
+    assert "work_deadline" in looked.indexes
+    with explained() as looked:
+        assert {team_of(item) for item in source.claim(10)} == {2}
+    check(looked, 10)
+    assert "work_urgent" in looked.indexes
+
+
+def team_of(item: WorkItem) -> int:
+    assert item.request.owner is not None
+    return item.request.owner.team_id

@@ -26,6 +26,7 @@ from inference.request import (
 )
 from jobs.packing import unpack_request
 from jobs.work.enqueue import NewWork
+from jobs.work.prefix import prefix_of
 from tests.unit.gateway.batches.material import (
     BLIND,
     MODEL,
@@ -81,6 +82,7 @@ def test_a_row_becomes_work_that_says_all_of_it(endpoint: str, body: object, dia
     assert request.deadline_s == TERMS.deadline_at.timestamp()
     assert request.owner == Owner(team_id=3, key_id=TERMS.principal.key_id)
     assert request.cache_salt == "salt"
+    assert work.prefix == prefix_of(request)
 
 
 def test_a_model_is_found_by_its_alias_in_any_case() -> None:

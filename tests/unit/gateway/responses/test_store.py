@@ -26,6 +26,7 @@ from inference.transport.frames import Frame
 from inference.transport.run import Run
 from jobs.models import StoredResponse, Work
 from jobs.packing import unpack_request
+from jobs.work.prefix import prefix_of
 from tests.contracts.requests import make_entry, make_request
 from tests.unit.gateway.responses.conftest import BLUE, KEY
 
@@ -144,6 +145,7 @@ async def test_a_background_response_and_its_work_are_stored_together(
     assert (work.logged, work.ignored_fields) == (False, ["speed"])
     assert work.origin["client"] == "test/1"
     assert unpack_request(bytes(work.request)) == draft.visit.prompt
+    assert work.prefix == prefix_of(draft.visit.prompt)
 
 
 async def test_one_that_is_streamed_has_a_log_and_a_seed(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import cast
 
-import msgspec
 import pytest
 import redis
 from django.conf import settings as django_settings
@@ -20,6 +19,7 @@ from jobs.models import Batch, Price, Work, Worker
 from jobs.quota.claims import Ended
 from jobs.quota.keys import QuotaKeys
 from jobs.recorder.sweep import end_late
+from tests.unit.jobs.quota.kit import read_holder
 from tests.work import finished, new_batch, new_source, rows_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,7 +56,7 @@ def batch_of(team: Team, rows: int) -> Batch:
 def held(client: redis.Redis, team: Team) -> int:
     keys = QuotaKeys(django_settings.TANDEM.REDIS_PREFIX).team(team.pk)
     kept = cast("bytes | None", client.hget(keys[0], "team"))
-    return int(msgspec.msgpack.decode(kept)["held"]) if kept else 0
+    return int(read_holder(kept)["held"]) if kept else 0
 
 
 def in_flight(client: redis.Redis, team: Team) -> int:
@@ -71,6 +71,7 @@ def test_a_team_with_nothing_left_has_its_rows_failed_and_not_others() -> None:
     (item,) = source.claim(4)
     assert item.request.owner is not None
     assert item.request.owner.team_id == rich.pk
+    assert source.claim(4) == []
     source.finish([finished(item)])
     empty.refresh_from_db()
     full.refresh_from_db()

@@ -85,12 +85,13 @@ def test_urgent_work_comes_before_background_responses_and_those_before_batches(
 @pytest.mark.parametrize(
     ("window", "before_end"),
     [
-        (timedelta(hours=24), timedelta(hours=2.4)),
+        (timedelta(hours=24), timedelta(hours=1)),
+        (timedelta(hours=8), timedelta(minutes=48)),
         (timedelta(hours=1), timedelta(minutes=10)),
         (timedelta(minutes=10), timedelta(minutes=5)),
     ],
 )
-def test_work_is_urgent_in_the_last_tenth_of_its_window_or_ten_minutes_if_it_has_them(
+def test_work_is_urgent_in_the_last_tenth_of_its_window_between_ten_minutes_and_an_hour(
     window: timedelta, before_end: timedelta
 ) -> None:
     now = timezone.now()
@@ -201,6 +202,32 @@ def test_what_is_given_back_was_never_attempted() -> None:
     assert again.request.id == items[0].request.id
     assert again.attempt == 0
     assert row(again.request.id).deaths == 0
+    assert again.preemptions == 0
+
+
+def test_what_gives_up_its_place_was_never_attempted_and_says_how_often_it_did() -> None:
+    begun(3)
+    source = new_source()
+    first, second = source.claim(2)
+    assert (first.preemptions, first.urgent) == (0, False)
+    for count in (1, 2):
+        source.give_back([first.request.id, second.request.id], preempted=True)
+        # They are before what has not begun yet.
+        again = source.claim(2)
+        assert [each.request for each in again] == [first.request, second.request]
+        assert [(each.attempt, each.preemptions) for each in again] == [(0, count)] * 2
+    assert row(first.request.id).deaths == 0
+    source.finish([finished(each) for each in again])
+    assert row(first.request.id).outcome == Work.Outcome.COMPLETED
+
+
+def test_what_was_cancelled_ends_as_it_gives_up_its_place() -> None:
+    begun(1)
+    source = new_source()
+    (item,) = source.claim(1)
+    assert cancel(item.request.id)
+    source.give_back([item.request.id], preempted=True)
+    assert row(item.request.id).outcome == Work.Outcome.CANCELLED
 
 
 def test_all_that_an_engine_has_goes_back_as_it_closes() -> None:
