@@ -24,6 +24,10 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: int
     workers: int
     engine_options: dict[str, Any]
+    ttft_target_ms: int | None = None
+    itl_target_ms: int | None = None
+    ttft_target_factor: float = 2.5
+    itl_target_factor: float = 2.0
     kv_offload_gib: float = 0
     kv_offload_dir: str = ""
     vision: bool = False
@@ -71,6 +75,10 @@ def load_catalogue() -> Catalogue:
             max_waiting=row.max_waiting,
             workers=row.workers,
             engine_options=row.engine_options,
+            ttft_target_ms=row.ttft_target_ms,
+            itl_target_ms=row.itl_target_ms,
+            ttft_target_factor=row.ttft_target_factor,
+            itl_target_factor=row.itl_target_factor,
             kv_offload_gib=row.kv_offload_gib,
             kv_offload_dir=row.kv_offload_dir,
             vision=row.vision,

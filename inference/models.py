@@ -58,6 +58,22 @@ class Model(models.Model):
         validators=[MinValueValidator(1)],
         help_text="Realtime requests that may wait for an engine; more are refused with 529.",
     )
+    ttft_target_ms = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Time to the first token that realtime requests are to see whatever work runs "
+        "beside them. Empty: ttft_target_factor times that of the idle engine.",
+    )
+    itl_target_ms = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Time between tokens that they are to see. Empty: itl_target_factor times that "
+        "of the idle engine.",
+    )
+    ttft_target_factor = models.FloatField(default=2.5, validators=[MinValueValidator(1)])
+    itl_target_factor = models.FloatField(default=2, validators=[MinValueValidator(1)])
     workers = models.PositiveIntegerField(
         default=1, help_text="Engine workers that serve starts for it on one machine."
     )

@@ -96,6 +96,16 @@ class CatalogueAdmin(NudgingAdmin):
         ),
         ("Load", {"fields": ["capacity", "max_waiting", "workers"]}),
         (
+            "Targets for realtime",
+            {
+                "fields": [
+                    *("ttft_target_ms", "ttft_target_factor"),
+                    *("itl_target_ms", "itl_target_factor"),
+                ],
+                "description": "What they are to see of time, however much work runs beside them.",
+            },
+        ),
+        (
             "What the model can do",
             {
                 "fields": [

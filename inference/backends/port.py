@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from inference.events import Event, Usage
+from inference.pace_stats import PaceStats
 from inference.request import GenerationRequest
 
 
@@ -15,13 +16,17 @@ class BackendStats(msgspec.Struct, frozen=True, kw_only=True):
     """A backend's own view of its load. `kv_use` is a share between 0 and 1, if it has a cache.
 
     `progress` grows whenever the engine makes any headway: work in flight while it stands still
-    is a hang.
+    is a hang. Of all prompts' tokens that were looked for in the prefix cache (`prefix_queries`),
+    `prefix_hits` were there. `pace` is that of work beside realtime, if the backend paces it.
     """
 
     running: int
     waiting: int
     kv_use: float | None
     progress: int
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    pace: PaceStats | None = None
 
 
 class Tally:

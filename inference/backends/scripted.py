@@ -68,8 +68,10 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `thinking` comes first, unless the request forbids it, then `text`, then `tool_calls`. `tokens`
     is the length of the text, made by repeating or cutting it; None plays it once. `echo` answers
     with the last user message instead; `echo_results` answers tools' results, once they are there,
-    with their text and calls nothing more. `cached_tokens` is how much of the prompt was found in
-    the cache. Delays are in seconds: before `Started`, before the first token, and between tokens.
+    with their text and calls nothing more. `clock` says, as each token of the text, when its step
+    was due: the machine's monotonic clock, in seconds. `cached_tokens` is how much of the prompt
+    was found in the cache. Delays are in seconds: before `Started`, before the first token, and
+    between tokens.
     A fault strikes before the token of that index: `fail_at` ends the run, `hang_at` never goes on,
     `die_at` kills the process.
     """
@@ -81,6 +83,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cached_tokens: int = 0
     echo: bool = False
     echo_results: bool = False
+    clock: bool = False
     start_delay_s: float = 0
     first_token_delay_s: float = 0
     token_delay_s: float = 0
@@ -187,8 +190,10 @@ class ScriptedBackend:
             if answer.tokens == max_tokens:
                 reason = FinishReason.LENGTH
                 break
-            await self._pause(script, answer.tokens)
+            due_s = await self._pause(script, answer.tokens)
             _strike(script, answer.tokens)
+            if script.clock and isinstance(token, str):
+                token = f" {due_s:.6f}"
             self._progress += 1
             tally.output_tokens += 1
             for event in answer.add(token):
@@ -208,15 +213,17 @@ class ScriptedBackend:
             reason=reason or answer.reason(), usage=usage, stop_sequence=answer.stop_sequence
         )
 
-    async def _pause(self, script: Script, played: int) -> None:
+    async def _pause(self, script: Script, played: int) -> float:
+        """Wait for the next token. Return the time at which it was due."""
         if played == script.hang_at:
             await asyncio.Event().wait()
         if played == 0 and script.first_token_delay_s:
             await asyncio.sleep(script.first_token_delay_s)
         elif script.token_delay_s:
-            await self._steps.next(script.token_delay_s)
+            return await self._steps.next(script.token_delay_s)
         else:
             await asyncio.sleep(0)
+        return asyncio.get_running_loop().time()
 
 
 def _scored(delta: Delta, likeliest: int | None) -> Delta:
@@ -236,22 +243,24 @@ class _StepClock:
     """Wakes everybody who waits for the same interval together, with one timer for all."""
 
     def __init__(self) -> None:
-        self._steps: dict[float, asyncio.Event] = {}
+        self._steps: dict[float, tuple[float, asyncio.Event]] = {}
 
-    async def next(self, interval_s: float) -> None:
-        """Wait for the next multiple of the interval on the loop's clock."""
-        step = self._steps.get(interval_s)
-        if step is None:
-            step = self._steps[interval_s] = asyncio.Event()
+    async def next(self, interval_s: float) -> float:
+        """Wait for the next multiple of the interval on the loop's clock, and return it."""
+        if interval_s not in self._steps:
             loop = asyncio.get_running_loop()
             # A timer may fire a little before its time (uvloop counts whole milliseconds): a
             # multiple that is nearly due is the one that has just been.
             at_s = (math.floor(loop.time() / interval_s + 0.25) + 1) * interval_s
+            self._steps[interval_s] = at_s, asyncio.Event()
             loop.call_at(at_s, self._fire, interval_s)
+        at_s, step = self._steps[interval_s]
         await step.wait()
+        return at_s
 
     def _fire(self, interval_s: float) -> None:
-        self._steps.pop(interval_s).set()
+        _, step = self._steps.pop(interval_s)
+        step.set()
 
 
 def _strike(script: Script, played: int) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import multiprocessing
 import os
+import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -21,7 +23,7 @@ from inference.backends.vllm_chat import enforced_schemas, must_call
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, Finished, FinishReason, Started, Usage
-from inference.request import GenerationRequest
+from inference.request import GenerationRequest, Message, Role, Sampling, TextPart
 
 if TYPE_CHECKING:
     from inference.backends.vllm_answers import Answer
@@ -40,6 +42,9 @@ _ENVIRONMENT = {
     # How many are allowed is the dialects' matter; the engine takes any number.
     "VLLM_MAX_STOP_STRINGS": "1000000",
 }
+
+_WARM_UPS = 2
+_WARM_UP_TOKENS = 4
 
 _IDLE = BackendStats(running=0, waiting=0, kv_use=0.0, progress=0)
 
@@ -63,6 +68,7 @@ class VllmBackend:
         try:
             self._runtime = await _load(self._entry, self._models_dir)
             await self._runtime.prepare()
+            await self._warm_up()
         except TandemError:
             raise
         except Exception as error:  # whatever vLLM raises, the host is told why
@@ -72,6 +78,21 @@ class VllmBackend:
                 ErrorCode.ENGINE_FAILED,
                 f"vLLM could not load {self._entry.id}, its log says more: {error}",
             ) from None
+
+    async def _warm_up(self) -> None:
+        """Have the first answers behind it, which take longest, and learn how long others do."""
+        for number in range(_WARM_UPS):
+            message = Message(role=Role.USER, parts=(TextPart(f"Warm-up {number}."),))
+            request = GenerationRequest(
+                id=str(uuid.uuid4()),
+                model=self._entry.id,
+                messages=(message,),
+                sampling=Sampling(max_tokens=_WARM_UP_TOKENS, cut_to_context=True),
+                deadline_s=math.inf,
+            )
+            async with aclosing(self.generate(request)) as events:
+                async for _ in events:
+                    pass
 
     async def generate(
         self, request: GenerationRequest, tally: Tally | None = None

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from starlette.datastructures import State
 from vllm.config import StructuredOutputsConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -29,16 +30,17 @@ from vllm.v1.metrics.loggers import StatLoggerBase
 
 from inference.backends.described_tools import require_format
 from inference.backends.port import BackendStats
+from inference.backends.priorities import PRIORITY
 from inference.backends.vllm_offload import offload_arguments
 from inference.backends.vllm_prompts import Prompt, Prompts
+from inference.backends.vllm_scheduler import PACE, paced_scheduler
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
-from inference.request import GenerationRequest, Lane
+from inference.pace import Targets
+from inference.pace_stats import PaceStats
+from inference.request import GenerationRequest
 
 logger = logging.getLogger(__name__)
-
-# vLLM serves the lower number first.
-_PRIORITY = {Lane.REALTIME: 0, Lane.FLEX: 1, Lane.BACKGROUND: 2, Lane.BATCH: 3}
 
 # vLLM's own default on a CPU is nearly all of the machine's memory.
 _CPU_KV_CACHE_GIB = 4
@@ -54,6 +56,9 @@ class _Scheduler(StatLoggerBase):  # type: ignore[misc]
         self.running = 0
         self.kv_use = 0.0
         self.steps = 0
+        self.prefix_queries = 0
+        self.prefix_hits = 0
+        self.pace: PaceStats | None = None
 
     def record(
         self,
@@ -67,6 +72,9 @@ class _Scheduler(StatLoggerBase):  # type: ignore[misc]
             self.running = scheduler_stats.num_running_reqs
             self.kv_use = scheduler_stats.kv_cache_usage
             self.steps += 1
+            self.prefix_queries += scheduler_stats.prefix_cache_stats.queries
+            self.prefix_hits += scheduler_stats.prefix_cache_stats.hits
+            self.pace = msgspec.convert(scheduler_stats.ec_connector_stats[PACE], PaceStats)
 
     def log_engine_initialized(self) -> None:
         """Nothing to say: the backend's host reports that the engine is up."""
@@ -121,6 +129,20 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
     return args
 
 
+def _pace_arguments(entry: ModelEntry, args: Namespace) -> dict[str, Any]:
+    """Return the arguments that make vLLM run work at the pace that realtime leaves it."""
+    targets = Targets(
+        ttft_ms=entry.ttft_target_ms,
+        itl_ms=entry.itl_target_ms,
+        ttft_factor=entry.ttft_target_factor,
+        itl_factor=entry.itl_target_factor,
+    )
+    return {
+        "scheduler_cls": f"{paced_scheduler.__module__}.{paced_scheduler.__qualname__}",
+        "additional_config": args.additional_config | {PACE: msgspec.to_builtins(targets)},
+    }
+
+
 class Runtime:
     """A running vLLM engine with its API server's request handling."""
 
@@ -133,6 +155,7 @@ class Runtime:
         scheduler = self._scheduler = _Scheduler()
         self._entry = entry
         args = self._args = engine_arguments(entry, models_dir)
+        vars(args).update(_pace_arguments(entry, args))
         self._engine = AsyncLLM.from_engine_args(
             AsyncEngineArgs.from_cli_args(args),
             stat_loggers=[lambda config, index: scheduler],
@@ -165,6 +188,9 @@ class Runtime:
             waiting=max(0, unfinished - self._scheduler.running),
             kv_use=self._scheduler.kv_use,
             progress=self._scheduler.steps,
+            prefix_queries=self._scheduler.prefix_queries,
+            prefix_hits=self._scheduler.prefix_hits,
+            pace=self._scheduler.pace,
         )
 
     def outputs(self, prompt: Prompt, request: GenerationRequest) -> AsyncGenerator[RequestOutput]:
@@ -175,7 +201,7 @@ class Runtime:
             prompt.engine_input,
             prompt.sampling,
             request_id,
-            priority=_PRIORITY[request.lane],
+            priority=PRIORITY[request.lane],
             **prompt.reasoning,
         )
         return outputs

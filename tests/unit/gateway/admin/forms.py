@@ -18,6 +18,8 @@ def model_form(**changes: object) -> dict[str, object]:
         "capacity": 32,
         "max_waiting": 256,
         "workers": 1,
+        "ttft_target_factor": 2.5,
+        "itl_target_factor": 2,
         "images_without_vision": "placeholder",
         "reasoning": "none",
         "default_sampling": "{}",

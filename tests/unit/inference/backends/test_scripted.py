@@ -6,6 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -80,6 +82,20 @@ async def test_it_echoes_the_results_of_calls_and_calls_no_more() -> None:
     second = await fold(backend.generate(called))
     assert second.finished.reason is FinishReason.END
     assert second.text == "A cat and a dog."
+
+
+async def test_it_says_when_each_step_was_due() -> None:
+    before_s = time.monotonic()
+
+    text = text_of(
+        await collect(_backend(clock=True, tokens=4, token_delay_s=0.01), make_request())
+    )
+
+    said = [float(word) for word in text.split()]
+    assert before_s < said[0]
+    assert said[-1] < time.monotonic() + 0.01
+    assert all(later - earlier >= 0.009 for earlier, later in pairwise(said))
+    assert all(round(due_s / 0.01, 3).is_integer() for due_s in said)
 
 
 async def test_it_lets_a_request_change_single_fields() -> None:

@@ -1,0 +1,277 @@
+"""vLLM's scheduler, but work runs at the pace that realtime leaves it.
+
+Runs in the engine's own process. It decides no more than which of work's rows wait for the next
+step, and how many tokens the step may have; all else is vLLM's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+import msgspec
+from vllm.config import VllmConfig
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.metrics.stats import SchedulerStats
+from vllm.v1.request import Request
+
+from inference.backends.priorities import REALTIME, RISEN
+from inference.pace import Demand, Pace, Share, Targets
+from inference.pace_stats import PaceStats
+from inference.step_model import Step
+
+# The key of our options in vLLM's `additional_config`, and of our figures in its statistics.
+PACE = "tandem_pace"
+# An engine's first steps take longer than any other: nothing is to be learned from them.
+_COLD_STEPS = 4
+
+
+class _Planned(NamedTuple):
+    """A step that the engine has been given, and when."""
+
+    output: SchedulerOutput
+    step: Step
+    at_s: float
+
+
+class PacedScheduler(Scheduler):  # type: ignore[misc]
+    """Paced, where each step's output is awaited."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        options = self.vllm_config.additional_config[PACE]
+        self._pace = Pace(msgspec.convert(options, Targets))
+        self._most_tokens: int = self.max_num_scheduled_tokens
+        self._floor_rows = max(1, self.max_num_running_reqs // 8)
+        self._planned: deque[_Planned] = deque()
+        self._ended_at_s = 0.0
+        self._cold_steps = _COLD_STEPS
+        self._row_steps = self._held_row_steps = 0
+        self._evictions = self._recomputed_tokens = 0
+
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Schedule a step, with as much of work as its pace allows."""
+        now_s = time.monotonic()
+        self.max_num_scheduled_tokens = self._most_tokens
+        if self._has_work():
+            self.max_num_scheduled_tokens = min(self._most_tokens, self._plan(now_s))
+        output: SchedulerOutput = super().schedule(*args, **kwargs)
+        self._note(output, now_s)
+        return output
+
+    def update_from_output(self, scheduler_output: SchedulerOutput, *rest: Any) -> Any:
+        """Take a step's output, and learn how long it took."""
+        outputs = super().update_from_output(scheduler_output, *rest)
+        now_s = time.monotonic()
+        # Steps end in their order; empty ones were not noted.
+        if self._planned and self._planned[0].output is scheduler_output:
+            planned = self._planned.popleft()
+            self._learn(planned.step, now_s - max(planned.at_s, self._ended_at_s))
+        self._ended_at_s = now_s
+        return outputs
+
+    def _learn(self, step: Step, time_s: float) -> None:
+        if self._cold_steps:
+            self._cold_steps -= 1
+        else:
+            self._pace.learn(step, time_s)
+
+    def make_stats(self, *args: Any, **kwargs: Any) -> SchedulerStats | None:
+        """Send our figures along with vLLM's, in a field that no connector of ours uses."""
+        stats: SchedulerStats | None = super().make_stats(*args, **kwargs)
+        if stats is not None:
+            stats.ec_connector_stats = {PACE: msgspec.to_builtins(self._stats())}
+        return stats
+
+    def _stats(self) -> PaceStats:
+        return self._pace.stats(
+            row_steps=self._row_steps,
+            held_row_steps=self._held_row_steps,
+            evictions=self._evictions,
+            recomputed_tokens=self._recomputed_tokens,
+        )
+
+    # Planning a step.
+
+    def _has_work(self) -> bool:
+        return any(request.priority > REALTIME for request in chain(self.running, self.waiting))
+
+    def _ready(self) -> Iterator[Request]:
+        """What waits and could run. What waited for its grammar is noticed here: vLLM itself looks
+        only while a step has tokens to spare, and ours have none."""
+        for request in self.waiting:
+            if self._handle_blocked_waiting_request(request):
+                yield request
+
+    def _ready_realtime(self) -> list[Request]:
+        return [request for request in self._ready() if request.priority <= REALTIME]
+
+    def _plan(self, now_s: float) -> int:
+        """Hold what of work has to wait; return how many tokens the step may have."""
+        # What runs first when the tokens do not do for all: realtime, then rows that decode.
+        self.running.sort(key=_urgency)
+        self._make_room()
+        demand, realtime_tokens = self._demand()
+        share = self._pace.share(demand, now_s)
+        work_tokens = self._hold(share)
+        self._row_steps += demand.work_rows
+        self._held_row_steps += demand.work_rows - min(share.rows, demand.work_rows)
+        return int(realtime_tokens + work_tokens + share.prefill_tokens)
+
+    def _demand(self) -> tuple[Demand, int]:
+        """Return what could run, and how many tokens of it are realtime's."""
+        rows = prefill = context = work_rows = floor_rows = work_context = 0
+        work_prefill = floor_prefill = 0
+        arrived_at_s = now_s = time.time()
+        tokens = 0
+        for request in self.running:
+            need = _need(request)
+            if request.priority <= REALTIME:
+                tokens += need
+                if request.is_prefill_chunk:
+                    prefill += need
+                    arrived_at_s = min(arrived_at_s, request.arrival_time)
+                else:
+                    rows += 1
+                    context += request.num_computed_tokens
+            elif request.is_prefill_chunk:
+                work_prefill += need
+                floor_prefill += need * (request.priority == RISEN)
+            else:
+                work_rows += 1
+                floor_rows += request.priority == RISEN
+                work_context += request.num_computed_tokens
+        for request in self._ready():
+            if request.priority <= REALTIME:
+                need = self._not_cached(request)
+                tokens += need
+                prefill += need
+                arrived_at_s = min(arrived_at_s, request.arrival_time)
+            else:
+                work_prefill += request.num_tokens
+                floor_prefill += request.num_tokens * (request.priority == RISEN)
+        demand = Demand(
+            rows=rows,
+            prefill_tokens=prefill,
+            context_tokens=context,
+            waited_s=now_s - arrived_at_s,
+            work_rows=work_rows,
+            floor_rows=min(floor_rows, self._floor_rows),
+            work_prefill_tokens=work_prefill,
+            floor_prefill_tokens=floor_prefill,
+            work_context_tokens=work_context,
+        )
+        return demand, tokens
+
+    def _not_cached(self, request: Request) -> int:
+        """Return how much of a waiting request's prompt is to be prefilled."""
+        cached = self.kv_cache_manager.get_computed_blocks(request)[1]
+        return int(request.num_tokens - max(cached, request.num_computed_tokens))
+
+    def _hold(self, share: Share) -> int:
+        """Hold rows of work that are beyond its share; return how many tokens the others need.
+
+        A prompt of work that is half way through would come before one of realtime's that waits.
+        """
+        tokens = left = 0
+        prefills = share.prefill_tokens > 0 and not self._ready_realtime()
+        for request in self.running:
+            if request.priority <= REALTIME:
+                continue
+            if request.is_prefill_chunk:
+                runs = prefills
+            else:
+                runs = left < share.rows
+                left += 1
+                tokens += _need(request) if runs else 0
+            if not runs:
+                # vLLM's own way to let a request sit out a step; the next one has the number + 1.
+                request.next_decode_eligible_step = self.current_step + 2
+        return tokens
+
+    def _make_room(self) -> None:
+        """Let work give up its cache where realtime's prompts find none: vLLM would have them wait
+        until a row ends. It goes on by itself once there is room, and says nothing twice."""
+        needed = sum(map(self._blocks_needed, self._ready_realtime()))
+        pool = self.kv_cache_manager.block_pool
+        while needed > pool.get_num_free_blocks():
+            victim = self.running[-1] if self.running else None
+            if victim is None or victim.priority <= REALTIME:
+                return
+            if not self._request_blocks_can_be_freed(victim):
+                return
+            self.running.pop()
+            self._evictions += 1
+            self._recomputed_tokens += victim.num_computed_tokens
+            self._preempt_request(victim, time.monotonic())
+
+    def _blocks_needed(self, request: Request) -> int:
+        """Return how many blocks must be free for a request to begin, one of them for its answer.
+
+        What it finds in the cache is among them, unless somebody else uses it.
+        """
+        found, cached_tokens, _ = self.kv_cache_manager.get_computed_blocks(request)
+        needed = self.kv_cache_manager.coordinator.get_num_blocks_to_allocate(
+            request_id=request.request_id,
+            num_tokens=request.num_tokens,
+            new_computed_blocks=found.blocks,
+            num_encoder_tokens=0,
+            total_computed_tokens=cached_tokens,
+            num_local_computed_tokens=cached_tokens,
+            num_tokens_main_model=request.num_tokens,
+            apply_admission_cap=True,
+            prefill_end=request.num_tokens,
+        )
+        return int(needed) + 1
+
+    # Learning from it.
+
+    def _note(self, output: SchedulerOutput, now_s: float) -> None:
+        """Remember what runs in a step, until it is known how long it took."""
+        if not output.total_num_scheduled_tokens:
+            return
+        rows = prefill = context = 0
+        most = 1 + self.num_spec_tokens
+        for request_id, tokens in output.num_scheduled_tokens.items():
+            request = self.requests[request_id]
+            context += request.num_computed_tokens
+            if tokens <= most and request.num_computed_tokens > request.num_prompt_tokens:
+                rows += 1
+                continue
+            prefill += tokens
+            done = None if request.is_prefill_chunk else request.prefill_stats
+            if request.priority <= REALTIME and done is not None:
+                # All of it, in however many steps.
+                self._pace.saw_prompt(done.num_computed_tokens)
+        self._planned.append(_Planned(output, Step(rows, prefill, context), now_s))
+
+
+def _urgency(request: Request) -> tuple[bool, bool, int, float]:
+    return (
+        request.priority > REALTIME,
+        request.is_prefill_chunk,
+        request.priority,
+        request.arrival_time,
+    )
+
+
+def _need(request: Request) -> int:
+    """Return how many tokens of a running request are to be computed next."""
+    tokens = request.num_tokens_with_spec + request.num_output_placeholders
+    return max(0, int(tokens - request.num_computed_tokens))
+
+
+class PacedAsyncScheduler(PacedScheduler, AsyncScheduler):  # type: ignore[misc]
+    """Paced, where a step is scheduled while the one before it runs."""
+
+
+def paced_scheduler(vllm_config: VllmConfig, **rest: Any) -> Scheduler:
+    """Make the scheduler that fits how the engine runs: what vLLM is given as `scheduler_cls`."""
+    is_async = vllm_config.scheduler_config.async_scheduling
+    kind: Callable[..., Scheduler] = PacedAsyncScheduler if is_async else PacedScheduler
+    return kind(vllm_config=vllm_config, **rest)
