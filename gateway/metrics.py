@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter as Tally
 from collections.abc import Iterator
 
 from django.utils import timezone
@@ -12,12 +11,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from gateway.engine_metrics import EngineCollector
 from gateway.http.consumer import ApiConsumer
 from gateway.http.request import ApiRequest
 from gateway.work_metrics import WorkCollector
 from inference.errors import TandemError
 from inference.events import Finished
-from inference.transport.dispatcher import Dispatcher
 from inference.transport.run import Run
 
 # 10 ms doubling up to eleven minutes: the longest wait is ten.
@@ -78,43 +77,12 @@ def count_refusal(dialect: str, model: str, error: TandemError) -> None:
     _refusals.labels(dialect, model, error.code).inc()
 
 
-class EngineCollector(Collector):
-    """The engines as this gateway sees them, read when they are asked for."""
+class _Own(Collector):
+    """This process' requests, and records on their way to the database; None: it is not known."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the engines' states and loads, and this process's own requests."""
-        flight = GaugeMetricFamily("tandem_requests_in_flight", "Requests of this process.")
-        flight.add_metric([], self._dispatcher.in_flight)
-        yield flight
-        reports = list(self._dispatcher.engines.all())
-        engines = GaugeMetricFamily(
-            "tandem_engines", "Live engines by state.", labels=["model", "state"]
-        )
-        for (model, state), count in Tally((r.model, r.state) for r in reports).items():
-            engines.add_metric([model, state], count)
-        yield engines
-        labels = ["model", "engine"]
-        capacity = GaugeMetricFamily("tandem_engine_capacity", "Requests at once.", labels=labels)
-        running = GaugeMetricFamily("tandem_engine_in_flight", "Requests running.", labels=labels)
-        kv_use = GaugeMetricFamily(
-            "tandem_engine_kv_cache_usage_perc", "KV cache in use; 1 is all.", labels=labels
-        )
-        for report in reports:
-            capacity.add_metric([report.model, report.engine_id], report.capacity)
-            running.add_metric([report.model, report.engine_id], report.in_flight)
-            if report.kv_use is not None:
-                kv_use.add_metric([report.model, report.engine_id], report.kv_use)
-        yield from (capacity, running, kv_use)
-
-
-class _Backlog(Collector):
-    """Records on their way to the database; None while Redis does not say."""
-
-    def __init__(self, waiting: int | None, dead: int | None) -> None:
+    def __init__(self, in_flight: int, waiting: int | None, dead: int | None) -> None:
         self._gauges = {
+            "tandem_requests_in_flight": ("Requests of this process.", in_flight),
             "tandem_records_waiting": (
                 "Entries of records that no recorder has written yet.",
                 waiting,
@@ -137,14 +105,16 @@ class Metrics(ApiConsumer):
     async def handle(self, request: ApiRequest) -> None:
         """Answer in Prometheus' text format."""
         body = generate_latest(self._registry())
-        engines = CollectorRegistry()
-        engines.register(EngineCollector(self.services.dispatcher))
         records, work = await asyncio.gather(
             self.services.record_backlog(), self.services.work_state()
         )
-        engines.register(_Backlog(*records))
-        engines.register(WorkCollector(*work, timezone.now()))
-        body += generate_latest(engines)
+        dispatcher = self.services.dispatcher
+        found = CollectorRegistry()
+        found.register(_Own(dispatcher.in_flight, *records))
+        found.register(EngineCollector(list(dispatcher.engines.all())))
+        found.register(WorkCollector(*work, timezone.now()))
+        # Hundreds of lines for each engine: streams go on meanwhile.
+        body += await asyncio.to_thread(generate_latest, found)
         content_type = b"text/plain; version=0.0.4; charset=utf-8"
         identity = (b"request-id", request.public_id.encode())
         await self.respond(200, body, [(b"content-type", content_type), identity])

@@ -17,6 +17,10 @@ class Lane(StrEnum):
     BATCH = "batch"
 
 
+# The place of each lane: the most urgent one has the lowest.
+URGENCY = {lane: place for place, lane in enumerate(Lane)}
+
+
 class Role(StrEnum):
     """Who speaks a message."""
 

@@ -7,6 +7,7 @@ import socket
 import time
 
 from inference.backends.port import Tally
+from inference.engine.meters import Measured
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, Started, Usage
 from inference.transport.frames import CancelReason, QueueEntry
@@ -25,17 +26,19 @@ _ENGINE_FAULTS = (ErrorCode.ENGINE_FAILED, ErrorCode.ENGINE_LOST)
 class Attempt:
     """What has been done for one queue entry. `task` runs it; `farewell` is said if it is aborted.
 
-    Times are in seconds of Unix time.
+    Times are in seconds of Unix time. It was put on its queue at `queued_at_s`, by Redis' clock.
     """
 
-    def __init__(self, entry: QueueEntry) -> None:
+    def __init__(self, entry: QueueEntry, queued_at_s: float) -> None:
         self.entry = entry
         self.task: asyncio.Task[None]
         self.tally = Tally()
         self.farewell: Failed | None = None
         self._next_seq = 1
+        self._queued_at_s = queued_at_s
         self._taken_at_s = time.time()
         self._first_token_at_s: float | None = None
+        self._first_tokens = 0
         self._ending = Ending.ENGINE_LOST
         self._detail = ""
         self._message = ""
@@ -66,6 +69,7 @@ class Attempt:
             case _:
                 if self._first_token_at_s is None:
                     self._first_token_at_s = time.time()
+                    self._first_tokens = self.tally.output_tokens
         seq, self._next_seq = self._next_seq, self._next_seq + 1
         return seq
 
@@ -80,6 +84,20 @@ class Attempt:
     def cancel(self, reason: CancelReason) -> None:
         """Break the run off because its gateway says so."""
         self.abort(_BY_REASON[reason])
+
+    def measured(self) -> Measured | None:
+        """Return what was measured of an attempt that is over; None if the request was not ours."""
+        if not self._confirmed:
+            return None
+        return Measured(
+            lane=self.entry.request.lane,
+            queued_at_s=self._queued_at_s,
+            taken_at_s=self._taken_at_s,
+            first_token_at_s=self._first_token_at_s,
+            first_tokens=self._first_tokens,
+            ended_at_s=time.time(),
+            tally=self.tally,
+        )
 
     def record(self, engine_id: str) -> Completed | None:
         """Return the record of an attempt that is over; None if there is nothing to account for."""

@@ -12,8 +12,11 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from inference.admission import Admission
 from inference.backends.port import Backend
+from inference.engine.meters import Meters
 from inference.engine.outcomes import Outcomes
 from inference.engine.source_thread import SourceThread
 from inference.engine.work import WorkItem, WorkSource
@@ -31,6 +34,10 @@ LEASE_RENEW_S = 2.0
 POLL_S = 1.0
 # Rows that end in one step of the engine, or one after another, are replaced together.
 _GATHER_S = 0.005
+# Work that was preempted so often is left to run.
+_MAX_PREEMPTIONS = 3
+# So is work whose deadline has come that near.
+_LATE_S = 600.0
 # The permits of all work; which of its lanes comes first is its source's matter.
 _LANE = Lane.BATCH
 
@@ -74,6 +81,10 @@ class Drain:
         self._taking: asyncio.Task[None] | None = None
         # The last words of logs, on their way.
         self._ending_logs: set[asyncio.Task[None]] = set()
+        self.meters = Meters()
+        # What making room for realtime has cost, since the engine began.
+        self.preemptions = 0
+        self.wasted_tokens = 0
 
     @property
     def in_flight(self) -> int:
@@ -116,6 +127,19 @@ class Drain:
                 attempt.break_off(Ending.ENGINE_LOST)
             else:
                 attempt.give_up()
+
+    def preempt(self) -> bool:
+        """Stop what costs least to begin again: the youngest of the least urgent lane.
+
+        It goes back and runs again later. Returns False if nothing may be stopped: it was often
+        enough, its deadline is near, or it is through with what the engine can do.
+        """
+        running = [attempt for attempt in self._running.values() if _is_preemptible(attempt)]
+        if not running:
+            return False
+        last = max(running, key=lambda attempt: (attempt.urgency, attempt.taken_at_s))
+        last.preempt()
+        return True
 
     async def close(self) -> None:
         """Hand over what is here, and end the lease. Should that fail, the lease runs out."""
@@ -208,6 +232,9 @@ class Drain:
     async def _run(self, attempt: WorkAttempt) -> None:
         await attempt.open_log()
         request = attempt.item.request
+        if attempt.item.urgent:
+            # Its deadline is near: it rises above the work that has time.
+            request = msgspec.structs.replace(request, lane=Lane.FLEX)
         async with aclosing(self._backend.generate(request, attempt.tally)) as events:
             async for event in events:
                 if not attempt.take(event):
@@ -217,6 +244,7 @@ class Drain:
         if attempt.timer is not None:
             attempt.timer.cancel()
         del self._running[attempt.id]
+        self.meters.count(attempt.measured())
         self._admission.release(_LANE)
         if not self._running:
             self._none_running.set()
@@ -225,7 +253,10 @@ class Drain:
         if attempt.given_up:
             if attempt.log is not None:
                 attempt.log.close()
-            self._outcomes.give_back(attempt.id)
+            if attempt.preempted:
+                self.preemptions += 1
+                self.wasted_tokens += attempt.wasted_tokens
+            self._outcomes.give_back(attempt.id, preempted=attempt.preempted)
             return
         attempt.settle(engine_died=self._backend.failure() is not None)
         self._outcomes.put(attempt)
@@ -251,6 +282,16 @@ class Drain:
             for request_id in done.result():
                 if attempt := self._running.get(request_id):
                     attempt.break_off(Ending.CANCELLED)
+
+
+def _is_preemptible(attempt: WorkAttempt) -> bool:
+    item = attempt.item
+    often = item.preemptions >= _MAX_PREEMPTIONS
+    is_late = item.urgent or item.request.deadline_s - time.time() < _LATE_S
+    is_over = attempt.is_over or attempt.end is not None
+    # Another attempt would have to say the same words again to whoever follows it.
+    is_told = item.logged and attempt.has_said
+    return not (often or is_late or item.alone or is_told or is_over)
 
 
 def _claim(limit: int, source: WorkSource) -> list[WorkItem]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import uuid_utils
 
 from inference.admission import Admission
-from inference.backends.port import Backend
+from inference.backends.port import Backend, BackendStats
 from inference.catalogue import ModelEntry
 from inference.engine.canary import run_canary
 from inference.engine.drain import Drain, Logs
@@ -21,7 +21,10 @@ from inference.engine.link import Link
 from inference.engine.realtime import Realtime
 from inference.engine.work import WorkSource
 from inference.errors import TandemError
+from inference.request import Lane
+from inference.transport.figures import EngineFigures
 from inference.transport.frames import EngineReport, EngineState
+from inference.transport.keys import QUEUED_LANES
 from inference.transport.options import TransportOptions
 
 logger = logging.getLogger(__name__)
@@ -34,6 +37,8 @@ DRAIN_S = 4.0
 STOP_S = 20.0
 # How long it may take to tell Redis and the database the last words.
 _LAST_WORDS_S = 2.0
+
+_WORK_LANES = tuple(lane for lane in Lane if lane not in QUEUED_LANES)
 
 # Makes an engine's source of work, of the engine's id.
 Work = Callable[[str], WorkSource]
@@ -74,6 +79,7 @@ class EngineHost:
         self._reason = ""
         self._started_at_s = time.time()
         self._progress = (0, time.monotonic())
+        self._kept_permits = self._admission.kept
         self._stop = asyncio.Event()
         self._heart = Heart(options, self.report)
 
@@ -92,6 +98,22 @@ class EngineHost:
             kv_use=stats.kv_use if stats else None,
             started_at_s=self._started_at_s,
             reason=self._reason,
+            figures=self._figures(stats),
+        )
+
+    def _figures(self, stats: BackendStats | None) -> EngineFigures:
+        lanes = self._realtime.meters.lanes(QUEUED_LANES, self._admission)
+        if drain := self._drain:
+            lanes |= drain.meters.lanes(_WORK_LANES, self._admission)
+        return EngineFigures(
+            lanes=lanes,
+            kept_permits=self._kept_permits,
+            preemptions=drain.preemptions if drain else 0,
+            wasted_tokens=drain.wasted_tokens if drain else 0,
+            attained=self._realtime.meters.attained,
+            prefix_queries=stats.prefix_queries if stats else None,
+            prefix_hits=stats.prefix_hits if stats else None,
+            pace=stats.pace if stats else None,
         )
 
     def request_stop(self) -> None:
@@ -149,6 +171,8 @@ class EngineHost:
             asyncio.create_task(self._realtime.run()),
         ]
         drain = self._drain = self._make_drain()
+        if drain:
+            self._admission.reclaim = drain.preempt
         draining = [asyncio.create_task(drain.run())] if drain else []
         self._change_state(EngineState.READY)
         logger.info("Serving %s as engine %s", self._entry.id, self.engine_id)
@@ -227,6 +251,8 @@ class EngineHost:
             if reason := self._backend.failure() or self._stalled():
                 self._fail(reason)
                 return
+            self._admission.tick()
+            self._kept_permits = self._admission.kept
             await self._realtime.look_for_gateways()
 
     def _stalled(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -31,7 +31,8 @@ class Outcomes:
         self._thread = thread
         self._on_kept = on_kept
         self._ended: dict[str, WorkAttempt] = {}
-        self._back: set[str] = set()
+        # Whether it was preempted.
+        self._back: dict[str, bool] = {}
         self._some = asyncio.Event()
         self._many = asyncio.Event()
         self._room = asyncio.Event()
@@ -49,10 +50,10 @@ class Outcomes:
         if len(self._ended) >= _MAX_WAITING:
             self._room.clear()
 
-    def give_back(self, request_id: str) -> None:
+    def give_back(self, request_id: str, *, preempted: bool = False) -> None:
         """Take what another engine is to run, or this one again. What it came to is forgotten."""
         self._ended.pop(request_id, None)
-        self._back.add(request_id)
+        self._back[request_id] = preempted
         self._some.set()
 
     async def room(self) -> None:
@@ -104,12 +105,19 @@ class Outcomes:
         return True
 
     async def _return(self) -> bool:
-        back = list(self._back)
-        if not back:
-            return True
-        done = await self._thread.do(lambda source: source.give_back(back))
+        for preempted in (False, True):
+            back = [
+                each for each, was_preempted in self._back.items() if was_preempted == preempted
+            ]
+            if back and not await self._give_back(back, preempted=preempted):
+                return False
+        return True
+
+    async def _give_back(self, back: Sequence[str], *, preempted: bool) -> bool:
+        done = await self._thread.do(lambda source: source.give_back(back, preempted=preempted))
         if error := done.exception():
             logger.error("Work is not given back yet; it is tried again", exc_info=error)
             return False
-        self._back.difference_update(back)
+        for request_id in back:
+            del self._back[request_id]
         return True

@@ -13,6 +13,7 @@ from inference.admission import Admission
 from inference.backends.port import Backend
 from inference.engine.attempt import Attempt
 from inference.engine.link import Link
+from inference.engine.meters import Meters
 from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, Finished, FinishReason, Usage
 from inference.request import Lane
@@ -23,6 +24,7 @@ from inference.transport.keys import QUEUED_LANES
 from inference.transport.outbox import Outbox
 from inference.transport.record_writer import RecordWriter
 from inference.transport.records import Ending
+from inference.transport.streams import added_at_s
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Realtime:
 
         self._intakes = {lane: intake(link.keys.queue(model, lane)) for lane in QUEUED_LANES}
         self._counts = intake(link.keys.counts(model))
+        self.meters = Meters()
         self._records = RecordWriter(link.courier, link.keys)
         self._outbox = Outbox(link.courier, link.keys, self._gateway_gone)
         # By request and attempt: an attempt may come while the one before it still ends here.
@@ -109,10 +112,10 @@ class Realtime:
     async def _take_for_ever(self, lane: Lane) -> None:
         intake = self._intakes[lane]
         # Without places that the lower lanes leave free, a permit must not wait for a request.
-        stands_by = lane is Lane.REALTIME and self._admission.kept > 0
+        stands_by = lane is Lane.REALTIME and self._admission.keeps
         while True:
             if stands_by:
-                await self._admission.stand_by()
+                await self._stand_by(intake)
                 taken = await intake.take()
             else:
                 await self._admission.acquire(lane)
@@ -129,11 +132,19 @@ class Realtime:
             elif not stands_by:
                 await intake.arrival()
 
+    async def _stand_by(self, intake: Intake) -> None:
+        """Wait for a permit to wait with. Should a request come sooner, work makes room for it."""
+        while not self._admission.try_stand_by():
+            if await intake.arrival():
+                if not self._admission.try_stand_by():
+                    self._admission.reclaim()
+                await self._admission.stand_by()
+
     def _begin(self, intake: Intake, lane: Lane, entry_id: bytes, entry: QueueEntry) -> None:
         for number in range(entry.attempt):
             if older := self._running.get((entry.request.id, number)):
                 older.cancel(CancelReason.SUPERSEDED)
-        attempt = Attempt(entry)
+        attempt = Attempt(entry, added_at_s(entry_id))
         attempt.task = asyncio.create_task(self._run(intake, entry_id, attempt))
         self._running[attempt.key] = attempt
         # A callback, because a task that is cancelled before its first step runs no code.
@@ -145,6 +156,8 @@ class Realtime:
         if not task.cancelled() and (error := task.exception()):
             logger.error("Running request %s failed", attempt.entry.request.id, exc_info=error)
             self._say(attempt, _BROKEN)
+        if measured := attempt.measured():
+            self.meters.count(measured, self._backend.stats().pace)
         if record := attempt.record(self._engine_id):
             self._records.put(record)
 

@@ -6,11 +6,13 @@ import asyncio
 import time
 
 from inference.backends.port import Tally
+from inference.engine.meters import Measured
 from inference.engine.splice import Splice, SpliceError
 from inference.engine.work import WorkItem, WorkResult
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, Started
 from inference.fold import Parts
+from inference.request import URGENCY
 from inference.transport.log_writer import LogWriter
 from inference.transport.records import Ending
 
@@ -45,17 +47,24 @@ class WorkAttempt:
         self.tally = Tally()
         self.end: Finished | Failed | None = None
         self.given_up = False
+        self.preempted = False
         self._ending = Ending.FAILED
         self._splice = Splice(())
         self._parts = Parts()
-        self._taken_at_s = time.time()
+        self.taken_at_s = time.time()
         self._first_token_at_s: float | None = None
-        self._ended_at_s = self._taken_at_s
+        self._first_tokens = 0
+        self._ended_at_s = self.taken_at_s
 
     @property
     def id(self) -> str:
         """The id of the request."""
         return self.item.request.id
+
+    @property
+    def urgency(self) -> int:
+        """The place of its lane: the most urgent one has the lowest."""
+        return URGENCY[self.item.request.lane]
 
     async def open_log(self) -> None:
         """Learn what callers have seen already, if this is not the first engine that is at it."""
@@ -70,6 +79,7 @@ class WorkAttempt:
         """Take the engine's next event. Return whether it may go on."""
         if self._first_token_at_s is None and not isinstance(event, Started | Finished | Failed):
             self._first_token_at_s = time.time()
+            self._first_tokens = self.tally.output_tokens
         try:
             fresh = self._splice.feed(event) if self.log is not None else event
         except SpliceError:
@@ -112,9 +122,42 @@ class WorkAttempt:
         self.given_up = True
         self._cancel()
 
+    def preempt(self) -> None:
+        """Give it up because realtime needs its place: it goes on later."""
+        self.preempted = True
+        self.give_up()
+
+    @property
+    def wasted_tokens(self) -> int:
+        """What the engine has computed for it, and will again."""
+        tally = self.tally
+        return tally.prompt_tokens - tally.cached_tokens + tally.output_tokens
+
+    def measured(self) -> Measured:
+        """Return what was measured of an attempt that is over."""
+        return Measured(
+            lane=self.item.request.lane,
+            queued_at_s=None,
+            taken_at_s=self.taken_at_s,
+            first_token_at_s=self._first_token_at_s,
+            first_tokens=self._first_tokens,
+            ended_at_s=time.time(),
+            tally=self.tally,
+        )
+
+    @property
+    def has_said(self) -> bool:
+        """Whether the engine has put out any of the answer."""
+        return self._first_token_at_s is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or will as soon as it can."""
+        return self.task.done() or bool(self.task.cancelling())
+
     def _cancel(self) -> None:
         # Once: a second time would break off the engine's cleaning up.
-        if not self.task.done() and not self.task.cancelling():
+        if not self.is_over:
             self.task.cancel()
 
     async def end_log(self) -> None:
@@ -135,7 +178,7 @@ class WorkAttempt:
             detail=finished.reason if finished else self.end.code,  # type: ignore[union-attr]
             message="" if finished else self.end.message,  # type: ignore[union-attr]
             usage=finished.usage if finished else self.tally.usage,
-            taken_at_s=self._taken_at_s,
+            taken_at_s=self.taken_at_s,
             first_token_at_s=self._first_token_at_s,
             ended_at_s=self._ended_at_s,
             answer=self._parts.answer(finished) if finished else None,

@@ -8,6 +8,7 @@ import msgspec
 
 from inference.events import Event
 from inference.request import GenerationRequest
+from inference.transport.figures import EngineFigures
 
 
 class EngineState(StrEnum):
@@ -23,6 +24,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     """One engine's heartbeat. `kv_use` is a share between 0 and 1; `reason` says why it failed.
 
     `in_flight` counts what gateways wait for, `work_in_flight` batches' rows and the like.
+    `figures` is what metrics are made of.
     """
 
     engine_id: str
@@ -36,6 +38,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     started_at_s: float
     reason: str = ""
     work_in_flight: int = 0
+    figures: EngineFigures = EngineFigures()
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):

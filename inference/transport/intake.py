@@ -75,9 +75,13 @@ class Intake:
         Raises nothing: it waits out Redis.
         """
         try:
-            found = await self._abandoned() or await read_group(
-                self._reader, self._queue, GROUP, self._engine_id, wait=wait
-            )
+            found = await self._abandoned()
+            if found is None:
+                found = await read_group(
+                    self._reader, self._queue, GROUP, self._engine_id, wait=wait
+                )
+                # It stays in the queue until it is confirmed, and is no arrival any more.
+                self._seen_id = found[0] if found else self._seen_id
         except ResponseError as error:
             if is_missing_group(error):
                 await self._open_again()
@@ -89,18 +93,20 @@ class Intake:
             return None
         return await self._decode(*found) if found else None
 
-    async def arrival(self) -> None:
+    async def arrival(self) -> bool:
         """Wait a moment, or until a request comes to the queue, and take nothing.
 
-        For an engine that must not keep a permit meanwhile. Another engine may be quicker.
+        For an engine that must not keep a permit meanwhile. Returns whether one has come; another
+        engine may be quicker.
         """
         try:
             entries = await read(self._reader, self._queue, self._seen_id, count=1)
         except (*Unreachable, ResponseError):
             await asyncio.sleep(RETRY_AFTER_S)
-            return
+            return False
         for entry_id, _ in entries:
             self._seen_id = entry_id
+        return bool(entries)
 
     async def _open_again(self) -> None:
         try:

@@ -37,5 +37,10 @@ async def claim_idle(
     return claimed[0] if claimed else None
 
 
+def added_at_s(entry_id: bytes) -> float:
+    """Return when Redis took an entry: Unix time in seconds, by the clock of its machine."""
+    return int(entry_id.partition(b"-")[0]) / 1000
+
+
 def _entries(replies: Any) -> list[Entry]:
     return cast("list[Entry]", replies[0][1]) if replies else []

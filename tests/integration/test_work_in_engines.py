@@ -20,12 +20,17 @@ from inference.backends.scripted import ScriptedBackend
 from inference.engine import drain as drain_module
 from inference.engine import host as host_module
 from inference.engine.host import EngineHost
-from inference.transport.frames import EngineState
+from inference.events import TextDelta
+from inference.request import Lane
+from inference.transport.connection import connect
+from inference.transport.frames import EngineState, Frame
+from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
 from jobs import batches
 from jobs.models import Batch, LedgerEntry, Price, Work
 from jobs.work.source import DatabaseSource
 from tests.contracts.requests import make_entry
+from tests.engine_host import Gateway
 from tests.streams import until
 from tests.work import new_batch, rows_of
 
@@ -142,7 +147,46 @@ def test_what_a_hung_engine_had_is_done_by_another() -> None:
     asyncio.run(drain())
     check(batch, 20)
     # All that it ran, and nothing that it did not.
-    assert Work.objects.filter(deaths=1).count() == 12
+    assert Work.objects.filter(deaths=1).count() == 15
+
+
+def test_a_full_engine_makes_room_for_realtime_and_every_row_ends_once() -> None:
+    batch = begin(40)
+
+    async def drain() -> None:
+        async with engine(tokens=9_000, token_delay_s=0.02) as host, gateway_of(host) as asking:
+            await see(lambda: host.report().work_in_flight == 15)
+            queue = Keys(host._options.prefix).queue("m", Lane.REALTIME)
+            for number in range(6):
+                await asking.ask(request_id=f"asked-{number}", queue=queue)
+            # One found the place that is kept.
+            await asking.see(lambda frames: len(begun(frames)) == 6)
+            await see(lambda: preemptions() == 5)
+            assert host.report().work_in_flight == 10
+        async with engine():
+            await see(lambda: Batch.objects.get().completed == 40)
+
+    asyncio.run(drain())
+    check(batch, 40)
+    assert preemptions() == 5
+    assert Work.objects.filter(deaths=0, attempts=1).count() == 40
+
+
+@asynccontextmanager
+async def gateway_of(host: EngineHost) -> AsyncIterator[Gateway]:
+    """Play a gateway of an engine's system."""
+    async with connect(settings.REDIS_URL) as client:
+        made = Gateway(client, Keys(host._options.prefix))
+        await made.live()
+        yield made
+
+
+def begun(frames: list[Frame]) -> set[str]:
+    return {frame.request_id for frame in frames if isinstance(frame.body, TextDelta)}
+
+
+def preemptions() -> int:
+    return sum(Work.objects.values_list("preemptions", flat=True))
 
 
 def is_any_running() -> bool:

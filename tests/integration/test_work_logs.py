@@ -229,7 +229,7 @@ async def test_work_and_requests_share_an_engine(
     items: list[WorkItem] = [make_item(ITEM, logged=True) for _ in range(20)]
     source = FakeSource(*items)
     async with engine(options, source, capacity=16) as host:
-        await eventually(lambda: host.report().work_in_flight == 12)
+        await eventually(lambda: host.report().work_in_flight == 15)
         heard = await asyncio.gather(*(hear(reader.follow(item.request.id), []) for item in items))
     assert {text_of(events) for events in heard} == {WORDS}
 

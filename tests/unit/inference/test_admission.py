@@ -11,6 +11,16 @@ from inference.request import Lane
 from tests.conftest import Eventually
 
 
+class Clock:
+    """A clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 async def waiting(admission: Admission, lane: Lane) -> asyncio.Task[None]:
     """Return somebody who waits for a permit already."""
     task = asyncio.create_task(admission.acquire(lane))
@@ -27,20 +37,103 @@ async def test_realtime_may_have_every_permit() -> None:
     assert admission.room(Lane.REALTIME) == 0
 
 
-@pytest.mark.parametrize(("capacity", "kept"), [(1, 0), (2, 1), (4, 1), (8, 2), (64, 16)])
-def test_lower_lanes_leave_places_free(capacity: int, kept: int) -> None:
+@pytest.mark.parametrize(("capacity", "kept"), [(1, 0), (2, 1), (4, 1), (8, 1), (64, 1)])
+def test_lower_lanes_leave_a_place_free_if_there_are_two(capacity: int, kept: int) -> None:
     admission = Admission(capacity)
+    assert admission.keeps == (kept > 0)
+    assert admission.kept == kept
     assert admission.try_acquire(Lane.BATCH, 1000) == capacity - kept
     assert admission.try_acquire(Lane.FLEX, 1) == 0
     assert admission.room(Lane.REALTIME) == kept
 
 
-async def test_they_leave_them_free_beside_what_realtime_uses() -> None:
+async def test_they_leave_one_free_beside_what_realtime_uses() -> None:
     admission = Admission(8)
     for _ in range(3):
         await admission.acquire(Lane.REALTIME)
-    assert admission.try_acquire(Lane.BATCH, 1000) == 3
-    assert admission.room(Lane.REALTIME) == 2
+    assert admission.try_acquire(Lane.BATCH, 1000) == 4
+    assert admission.room(Lane.REALTIME) == 1
+
+
+def test_as_many_are_kept_as_realtime_needed_at_its_peak_and_one_more() -> None:
+    admission = Admission(64, Clock())
+    admission.try_acquire(Lane.REALTIME, 5)
+    assert admission.kept == 1
+    admission.release(Lane.REALTIME, 2)
+    assert admission.kept == 3
+    admission.release(Lane.REALTIME, 3)
+    assert admission.kept == 6
+    admission.try_acquire(Lane.REALTIME, 1)
+    assert admission.kept == 5
+
+
+def test_no_more_than_a_quarter_is_kept() -> None:
+    admission = Admission(16, Clock())
+    admission.try_acquire(Lane.REALTIME, 16)
+    admission.release(Lane.REALTIME, 16)
+    assert admission.kept == 4
+    assert admission.try_acquire(Lane.BATCH, 1000) == 12
+
+
+def test_a_request_that_was_stood_by_for_counts_for_the_peak() -> None:
+    admission = Admission(64, Clock())
+    for _ in range(3):
+        assert admission.try_stand_by()
+        admission.begin()
+    admission.release(Lane.REALTIME, 3)
+    assert admission.kept == 4
+
+
+def test_a_peak_is_forgotten_after_half_a_minute_to_one() -> None:
+    clock = Clock()
+    admission = Admission(64, clock)
+    admission.try_acquire(Lane.REALTIME, 5)
+    admission.release(Lane.REALTIME, 5)
+    clock.now_s += 31
+    assert admission.kept == 6
+    # A lower one follows.
+    admission.try_acquire(Lane.REALTIME, 2)
+    admission.release(Lane.REALTIME, 2)
+    clock.now_s += 31
+    assert admission.kept == 3
+    clock.now_s += 31
+    assert admission.kept == 1
+
+
+def test_a_peak_is_forgotten_while_nobody_looks() -> None:
+    clock = Clock()
+    admission = Admission(64, clock)
+    admission.try_acquire(Lane.REALTIME, 5)
+    admission.release(Lane.REALTIME, 5)
+    clock.now_s += 3600
+    assert admission.kept == 1
+
+
+def test_requests_that_run_for_long_are_a_peak_as_long_as_they_do() -> None:
+    clock = Clock()
+    admission = Admission(64, clock)
+    admission.try_acquire(Lane.REALTIME, 5)
+    clock.now_s += 3600
+    assert admission.kept == 1
+    for _ in range(5):
+        admission.release(Lane.REALTIME)
+    assert admission.kept == 6
+
+
+async def test_places_that_are_not_kept_any_more_are_handed_out(eventually: Eventually) -> None:
+    clock = Clock()
+    admission = Admission(8, clock)
+    admission.try_acquire(Lane.REALTIME, 4)
+    admission.release(Lane.REALTIME, 4)
+    assert admission.try_acquire(Lane.BATCH, 1000) == 6
+    batch = await waiting(admission, Lane.BATCH)
+    admission.tick()
+    await asyncio.sleep(0)
+    assert not batch.done()
+    clock.now_s += 3600
+    admission.tick()
+    await eventually(batch.done)
+    assert admission.in_use == 7
 
 
 async def test_one_more_waits_for_a_permit_that_is_given_back(eventually: Eventually) -> None:
@@ -123,3 +216,26 @@ async def test_standing_by_lets_a_waiter_on_who_waited_for_it(eventually: Eventu
     assert not batch.done()
     admission.release(Lane.REALTIME)
     await eventually(batch.done)
+
+
+def test_standing_by_takes_no_permit_from_others() -> None:
+    admission = Admission(2)
+    assert admission.try_acquire(Lane.REALTIME, 2) == 2
+    assert not admission.try_stand_by()
+    admission.release(Lane.REALTIME)
+    assert admission.try_stand_by()
+    # It has it already.
+    assert admission.try_stand_by()
+    assert admission.try_acquire(Lane.REALTIME, 1) == 0
+    admission.begin()
+    assert admission.held(Lane.REALTIME) == 2
+
+
+async def test_nobody_stands_by_before_who_waits_for_a_permit() -> None:
+    admission = Admission(2)
+    assert admission.try_acquire(Lane.REALTIME, 2) == 2
+    one_more = await waiting(admission, Lane.REALTIME)
+    assert not admission.try_stand_by()
+    admission.release(Lane.REALTIME)
+    assert not admission.try_stand_by()
+    await one_more

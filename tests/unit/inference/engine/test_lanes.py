@@ -9,6 +9,7 @@ import redis.asyncio
 
 from inference.engine import drain as drain_module
 from inference.engine import host as host_module
+from inference.engine.host import EngineHost
 from inference.events import Finished, TextDelta
 from inference.request import Lane
 from inference.transport.frames import Accepted, EngineState, Frame
@@ -100,6 +101,84 @@ async def test_flex_goes_before_work_that_waits(
         )
         source.broken_off = set(source.taken)
         await gateway.see(has(Finished))
+
+
+def asked_of_work(host: EngineHost) -> list[bool]:
+    """Return whether work gave up a place, for each time that it is asked from now on."""
+    asked: list[bool] = []
+    reclaim = host._admission.reclaim
+
+    def reclaim_and_note() -> bool:
+        asked.append(reclaim())
+        return asked[-1]
+
+    host._admission.reclaim = reclaim_and_note
+    return asked
+
+
+async def test_work_makes_room_once_a_request_has_come_and_not_before(
+    options: TransportOptions, gateway: Gateway, eventually: Eventually
+) -> None:
+    item = make_item(ENDLESS)
+    source = FakeSource(item)
+    async with running(options, capacity=2, source=source) as (host, _):
+        await eventually(lambda: host.report().work_in_flight == 1)
+        asked = asked_of_work(host)
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        # Every place is taken, and nobody waits.
+        renewals = len(source.renewed)
+        await eventually(lambda: len(source.renewed) > renewals + 5)
+        assert host.report().work_in_flight == 1
+        assert asked == []
+        await gateway.ask(ENDLESS, request_id="next")
+        await gateway.see(lambda frames: "next" in accepted(frames))
+        assert asked == [True]
+        await eventually(lambda: source.given_back == [item.request.id])
+        assert source.ending_of(item) is None
+
+
+async def test_each_request_that_comes_is_made_room_for(
+    options: TransportOptions, gateway: Gateway, eventually: Eventually
+) -> None:
+    source = FakeSource(*(make_item(ENDLESS) for _ in range(10)))
+    async with running(options, capacity=8, source=source) as (host, _):
+        await eventually(lambda: host.report().work_in_flight == 7)
+        asked = asked_of_work(host)
+        for number in range(4):
+            await gateway.ask(ENDLESS, request_id=f"r{number}")
+        await gateway.see(lambda frames: len(accepted(frames)) == 4)
+        assert asked == [True] * 3
+        assert host.report().work_in_flight == 4
+
+
+async def test_work_that_ends_by_itself_is_enough_where_none_may_be_stopped(
+    options: TransportOptions, gateway: Gateway, eventually: Eventually
+) -> None:
+    item = make_item(ENDLESS, urgent=True)
+    source = FakeSource(item)
+    async with running(options, capacity=2, source=source) as (host, _):
+        await eventually(lambda: host.report().work_in_flight == 1)
+        asked = asked_of_work(host)
+        await gateway.ask(ENDLESS)
+        await gateway.see(has(TextDelta))
+        await gateway.ask(request_id="next")
+        await eventually(lambda: asked == [False])
+        source.broken_off = {item.request.id}
+        await gateway.see(lambda frames: "next" in accepted(frames))
+
+
+async def test_work_is_asked_for_nothing_while_a_place_is_free(
+    options: TransportOptions, gateway: Gateway, eventually: Eventually
+) -> None:
+    source = FakeSource(*(make_item(ENDLESS) for _ in range(2)))
+    async with running(options, capacity=8, source=source) as (host, _):
+        await eventually(lambda: host.report().work_in_flight == 2)
+        asked = asked_of_work(host)
+        for number in range(5):
+            await gateway.ask(ENDLESS, request_id=f"r{number}")
+        await gateway.see(lambda frames: len(accepted(frames)) == 5)
+        assert asked == []
 
 
 async def test_an_engine_with_one_place_serves_every_lane_in_turn(

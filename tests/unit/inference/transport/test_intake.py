@@ -105,6 +105,19 @@ async def test_an_arrival_is_noticed_and_not_taken(
     assert [(await take(intake))[1].request.id for _ in range(2)] == ["a", "b"]
 
 
+async def test_what_was_taken_is_no_arrival(
+    client: redis.asyncio.Redis, intake: Intake, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams_module, "BLOCK_MS", 10)
+    await put(client, queue, make_entry("a"))
+    # It is not confirmed yet, and so still there.
+    await take(intake)
+    assert not await intake.arrival()
+    await put(client, queue, make_entry("b"))
+    assert await intake.arrival()
+    assert not await intake.arrival()
+
+
 async def test_confirming_takes_the_request_off_the_queue_and_tells_its_gateway(
     client: redis.asyncio.Redis, keys: Keys, intake: Intake, queue: str
 ) -> None:
