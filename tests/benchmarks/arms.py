@@ -57,7 +57,7 @@ def gateway(stack: Stack, application: str) -> Iterator[tuple[int, int]]:
     command += ["--access-log", os.devnull, application]
     log = stack.layout.logs / f"{application.partition(':')[0]}.log"
     variables = environment(stack) | {"REDIS_PREFIX": PREFIX}
-    with _serving(command, log, variables, port, "/healthz") as pid:
+    with serving(command, log, variables, port, "/healthz") as pid:
         yield port, pid
 
 
@@ -67,7 +67,7 @@ def direct(stack: Stack) -> Iterator[Arm]:
     port = free_port()
     command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
     command += ["--access-log", os.devnull, "tests.benchmarks.direct:application"]
-    with _serving(command, stack.layout.logs / "direct.log", environment(stack), port) as pid:
+    with serving(command, stack.layout.logs / "direct.log", environment(stack), port) as pid:
         yield Arm(name="direct", port=port, model="direct", processes={"server": pid})
 
 
@@ -98,7 +98,7 @@ def vllm(stack: Stack, arguments: VllmArguments, *more: str) -> Iterator[Arm]:
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--host", "127.0.0.1", "--port", str(port), *arguments.flags, *more]
     log = stack.layout.logs / "vllm.log"
-    with _serving(command, log, arguments.environment | os.environ, port) as pid:
+    with serving(command, log, arguments.environment | os.environ, port) as pid:
         yield Arm(name="vLLM", port=port, model=arguments.model, processes={"server": pid})
 
 
@@ -112,9 +112,10 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 @contextmanager
-def _serving(
+def serving(
     command: list[str], log: Path, variables: dict[str, str], port: int, path: str = "/health"
 ) -> Iterator[int]:
+    """Run a server until the end; yield its process once it answers a GET of `path`."""
     server = Server(command, log, env=variables)
 
     def answers() -> bool:

@@ -16,6 +16,7 @@ from openai.types import Batch
 
 from tests.acceptance.stack import Stack, eventually
 from tests.acceptance.teams import MICROS, make_member, set_price
+from tests.benchmarks.plots import line_plot
 from tests.benchmarks.report import Aim, Section, Table
 
 _SIZES = (1_000, 10_000, 50_000)
@@ -254,6 +255,10 @@ def _tabulate(section: Section, seen: list[_Seen]) -> None:
             [[f"{e.rows:,}", f"{e.download_s:.1f}", f"{e.download_mib:.0f}"] for e in seen],
         )
     )
+    series = {name: [(each.rows, each.cpu_ms[name]) for each in seen] for name in names}
+    series["all"] = [(each.rows, each.row_cpu_ms) for each in seen]
+    plot = line_plot("CPU of a row over a batch's rows", "rows", "CPU ms a row", series, log_x=True)
+    section.plots.append(plot)
     largest = seen[-1]
     growth = largest.row_cpu_ms / seen[0].row_cpu_ms
     name = f"{largest.rows:,} rows"

@@ -1,8 +1,8 @@
 """The direct arm: the scripted engine answered by the least ASGI application that can.
 
-It plays the same scripts as Tandem and sends the same frames, from the same server with the same
-collector, but has no key, no checks, no queue, no second process. What Tandem takes beyond it is
-what the path costs.
+It plays the same scripts as Tandem and sends the same frames, Messages' or Chat's, from the same
+server with the same collector, but has no key, no checks, no queue, no second process. What Tandem
+takes beyond it is what the path costs. It is also the upstream of proxies.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 django.setup()
 
 from gateway.dialects.anthropic.encode import MessageStream  # noqa: E402
+from gateway.dialects.chat.encode import ChunkStream, Shape  # noqa: E402
+from gateway.serving.choices import Chosen  # noqa: E402
 from inference.backends.registry import build_backend  # noqa: E402
 from inference.catalogue import ModelEntry  # noqa: E402
 from inference.collector import tune_collector  # noqa: E402
-from inference.events import Finished  # noqa: E402
+from inference.events import Event, Finished  # noqa: E402
 from inference.request import GenerationRequest, Message, Role, Sampling, TextPart  # noqa: E402
 
 _MODEL = "direct"
@@ -82,12 +84,24 @@ class Direct:
             message = await receive()
             raw += message.get("body", b"")
             more = message.get("more_body", False)
-        stream = MessageStream("msg_direct", _MODEL, "req_direct")
+        feed = _messages() if scope["path"] == "/v1/messages" else _chunks()
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         async for event in self._backend.generate(_request(_decode(raw))):
             over = isinstance(event, Finished)
-            frame = {"body": stream.feed(event), "more_body": not over}
+            frame = {"body": feed(event), "more_body": not over}
             await send({"type": "http.response.body", **frame})
+
+
+def _messages() -> Callable[[Event], bytes]:
+    return MessageStream("msg_direct", _MODEL, "req_direct").feed
+
+
+def _chunks() -> Callable[[Event], bytes]:
+    shape = Shape(
+        completion_id="chatcmpl-direct", model=_MODEL, created_s=int(time.time()), usage=True
+    )
+    stream = ChunkStream(shape)
+    return lambda event: stream.feed(Chosen(0, event))
 
 
 def _request(body: _Body) -> GenerationRequest:

@@ -1,4 +1,4 @@
-"""The load client: a process of its own that sends Messages requests and times every frame.
+"""The load client: a process of its own that sends requests and times every frame.
 
 Reads a `Load` from standard input and writes a `Taken` to standard output, both as MessagePack.
 While it measures it only keeps what arrives and when; streams are read and checked afterwards, so
@@ -14,33 +14,41 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import httptools
 import msgspec
 import uvloop
 
 ROOT = Path(__file__).resolve().parents[2]
+MESSAGES = "/v1/messages"
+CHAT = "/v1/chat/completions"
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Send every body once to `/v1/messages`, `concurrency` at a time, on kept connections.
+    """Send every body once to Messages or Chat, `concurrency` at a time, on kept connections.
 
-    Each connection sends its first one `spacing_s` after the one before it has.
+    Each connection sends its first one `spacing_s` after the one before it has. With `at_s` each
+    body is sent so many seconds after the start instead, on a connection of its own, however many
+    are not answered yet.
     """
 
     port: int
     headers: dict[str, str]
     bodies: list[dict[str, Any]]
-    concurrency: int
-    spacing_s: float
+    concurrency: int = 1
+    spacing_s: float = 0
+    at_s: list[float] = []
+    path: str = MESSAGES
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """One request as its client saw it. Times are in seconds after it was sent.
 
-    `frames_s` has one time for each frame with text. `error` is empty if the stream was whole,
-    from `message_start` to `message_stop`. Of `prompt_tokens` the cache had `cached_tokens`.
+    That was `sent_s` after the load began, and at `clock_s` of the machine's monotonic clock, with
+    which times of other processes compare. `frames_s` has one time for each frame with text.
+    `error` is empty if the stream was whole: it came to `message_stop`, or to Chat's `[DONE]`. Of
+    `prompt_tokens` the cache had `cached_tokens`, which only Messages tells.
     """
 
     frames_s: list[float]
@@ -51,15 +59,18 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    sent_s: float = 0
+    clock_s: float = 0
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load has shown.
+    """What a load has shown. It began at `began_at_s`, in seconds since 1970.
 
     `client_cpu_s` is what the client itself used meanwhile, `process_cpu_s` what it used in all.
     """
 
     samples: list[Sample]
+    began_at_s: float
     wall_s: float
     client_cpu_s: float
     process_cpu_s: float
@@ -69,7 +80,7 @@ class _Raw:
     """One answer as it came: its pieces, each with the time at which it arrived."""
 
     def __init__(self) -> None:
-        self.sent_s = time.perf_counter()
+        self.sent_s = time.monotonic()
         self.status = 0
         self.pieces: list[tuple[float, bytes]] = []
         self.error = ""
@@ -90,7 +101,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._now_s = time.perf_counter()
+        self._now_s = time.monotonic()
         self._parser.feed_data(data)
 
     def on_headers_complete(self) -> None:
@@ -148,21 +159,23 @@ def main() -> None:
     # A collection would look like a gap in every stream.
     gc.disable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        answers, wall_s, cpu_s = runner.run(_send(load, requests))
-    samples = [_read(answer) for answer in answers]
+        sent = runner.run(_send(load, requests))
     taken = Taken(
-        samples=samples,
-        wall_s=wall_s,
-        client_cpu_s=cpu_s,
+        samples=[_read(answer, load.path, sent.start_s) for answer in sent.answers],
+        began_at_s=sent.began_at_s,
+        wall_s=sent.wall_s,
+        client_cpu_s=sent.cpu_s,
         process_cpu_s=time.process_time(),
     )
     sys.stdout.buffer.write(msgspec.msgpack.encode(taken))
+    # Left to the interpreter's end, a failure to write would leave the exit status as it is.
+    sys.stdout.buffer.flush()
 
 
 def _request(load: Load, body: dict[str, Any]) -> bytes:
     payload = msgspec.json.encode(body)
     lines = [
-        "POST /v1/messages HTTP/1.1",
+        f"POST {load.path} HTTP/1.1",
         f"host: 127.0.0.1:{load.port}",
         "content-type: application/json",
         f"content-length: {len(payload)}",
@@ -171,19 +184,46 @@ def _request(load: Load, body: dict[str, Any]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + payload
 
 
-async def _send(load: Load, requests: list[bytes]) -> tuple[list[_Raw], float, float]:
-    """Return the answers, and the seconds and CPU seconds from the first byte sent to the last."""
-    connections = [await _connect(load.port) for _ in range(load.concurrency)]
+class _Sent(NamedTuple):
+    """What came of all requests; seconds are from the first byte sent to the last received."""
+
+    answers: list[_Raw]
+    start_s: float
+    began_at_s: float
+    wall_s: float
+    cpu_s: float
+
+
+async def _send(load: Load, requests: list[bytes]) -> _Sent:
+    kept = 0 if load.at_s else load.concurrency
+    connections = [await _connect(load.port) for _ in range(kept)]
     left = iter(requests)
-    start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    answers = await asyncio.gather(
-        *(
+    start_s, start_cpu_s, began_at_s = time.monotonic(), time.process_time(), time.time()
+    if load.at_s:
+        due = zip(requests, load.at_s, strict=True)
+        sending = [_ask_at(load.port, request, start_s + at_s) for request, at_s in due]
+    else:
+        sending = [
             _work(load.port, connection, left, number * load.spacing_s)
             for number, connection in enumerate(connections)
-        )
+        ]
+    answers = await asyncio.gather(*sending)
+    return _Sent(
+        answers=[answer for some in answers for answer in some],
+        start_s=start_s,
+        began_at_s=began_at_s,
+        wall_s=time.monotonic() - start_s,
+        cpu_s=time.process_time() - start_cpu_s,
     )
-    wall_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
-    return [answer for some in answers for answer in some], wall_s, cpu_s
+
+
+async def _ask_at(port: int, request: bytes, due_s: float) -> list[_Raw]:
+    """Send one request when it is due, by the clock of `time.monotonic`."""
+    await asyncio.sleep(due_s - time.monotonic())
+    connection = await _connect(port)
+    answer = await connection.ask(request)
+    connection.close()
+    return [answer]
 
 
 async def _work(
@@ -207,23 +247,29 @@ async def _connect(port: int) -> _Connection:
     return connection
 
 
-def _read(raw: _Raw) -> Sample:
+def _read(raw: _Raw, path: str, start_s: float) -> Sample:
     """Read one answer's frames, each with the time at which its last byte arrived."""
     frames_s: list[float] = []
     text: list[str] = []
     stop_reason, usage, error = None, {}, raw.error
-    whole = False
+    whole, last = False, "message_stop" if path == MESSAGES else _DONE["type"]
     for arrived_s, event in _events(raw.pieces) if raw.status == 200 else ():
         match event:
-            case {"type": "content_block_delta", "delta": {"text": str(piece)}} if piece:
+            case {"type": "content_block_delta", "delta": {"text": str(piece)}} | {
+                "choices": [{"delta": {"content": str(piece)}}]
+            } if piece:
                 frames_s.append(arrived_s - raw.sent_s)
                 text.append(piece)
             case {"type": "message_delta", "delta": delta, "usage": told}:
                 stop_reason, usage = delta["stop_reason"], told
-            case {"type": "message_stop"}:
+            case {"choices": [{"finish_reason": str(reason)}]}:
+                stop_reason = reason
+            case {"usage": {"prompt_tokens": prompt, "completion_tokens": output}}:
+                usage = {"input_tokens": prompt, "output_tokens": output}
+            case {"type": str(kind)} if kind == last:
                 whole = True
-            case {"type": "error"}:
-                error = str(event["error"])
+            case {"error": told}:
+                error = str(told)
     if not whole and not error:
         body = b"".join(piece for _, piece in raw.pieces)
         error = f"status {raw.status}, not a whole stream: {body[:200]!r}"
@@ -236,9 +282,15 @@ def _read(raw: _Raw) -> Sample:
         stop_reason=stop_reason,
         output_tokens=usage.get("output_tokens", 0),
         error=error,
+        clock_s=raw.sent_s,
         prompt_tokens=usage.get("input_tokens", 0) + cached_tokens + written_tokens,
         cached_tokens=cached_tokens,
+        sent_s=raw.sent_s - start_s,
     )
+
+
+# Chat's last frame is no JSON.
+_DONE: dict[str, Any] = {"type": "[DONE]"}
 
 
 def _events(pieces: list[tuple[float, bytes]]) -> Iterator[tuple[float, dict[str, Any]]]:
@@ -247,8 +299,8 @@ def _events(pieces: list[tuple[float, bytes]]) -> Iterator[tuple[float, dict[str
         *frames, rest = (rest + piece).split(b"\n\n")
         for frame in frames:
             _, found, data = frame.partition(b"data: ")
-            if found and data != b"[DONE]":
-                yield arrived_s, msgspec.json.decode(data)
+            if found:
+                yield arrived_s, _DONE if data == b"[DONE]" else msgspec.json.decode(data)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,19 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
+import psycopg
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gateway.database import database_settings
 from gateway.models import Team
@@ -29,6 +34,7 @@ from jobs.seals import seal_settled
 from jobs.usage_csv import usage_entries, write_csv
 from jobs.verification import Verification
 from tests.acceptance.stack import Stack
+from tests.benchmarks.plots import line_plot
 from tests.benchmarks.report import Aim, Section, Table
 from tests.many_requests import TEAMS, Filled, fill
 from tests.pages import admin_pages, control_pages
@@ -36,6 +42,7 @@ from tests.plans import plans_of
 
 _LIMIT_MS = 200
 _TIMES = 15
+_SMALLER = (10_000, 100_000)
 _BODIES = 50_000
 _LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 _PASSWORD = "benchmark"
@@ -46,24 +53,109 @@ _METHOD = f"""\
 The embedded PostgreSQL runs as `serve` starts it. Each page is fetched {_TIMES} times over HTTP
 from one gateway, one at a time, on a kept connection. *Rows read* are those that the longest of its
 queries looked at, those that a filter threw away included, by `EXPLAIN (ANALYZE)`; a sequential
-scan of a table that grows is reported as wrong. Maintenance is timed in one process, on its own."""
+scan of a table that grows is reported as wrong. Maintenance is timed in one process, on its own.
+Growth is of the same pages, asked for in one process without HTTP, where fewer requests were made
+by the same rules."""
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """What all pages take with so many requests. `times_ms` has each page's median, by name."""
+
+    rows: int
+    times_ms: dict[str, float]
+    rows_read: int
+    sealed_per_s: str
+
+    @property
+    def slowest(self) -> str:
+        return max(self.times_ms, key=lambda name: self.times_ms[name])
+
+    @property
+    def middle_ms(self) -> float:
+        return statistics.median(self.times_ms.values())
 
 
 def measure(stack: Stack, *, quick: bool) -> Section:
     """Fill the stack's database and measure everything."""
     rows = 100_000 if quick else 1_000_000
     section = Section("The audit trail", _METHOD.format(rows=rows))
+    grown = [_grow(stack, fewer) for fewer in _SMALLER if fewer < rows]
     with _django_at(stack.layout.database_url):
-        filled = fill(rows, Team.objects.get(name="default").pk)
-        upkeep = [_timed("rows sealed", lambda: [seal_settled(patience_s=3600)])]
-        with connection.cursor() as cursor:
-            cursor.execute("VACUUM ANALYZE")
-        User.objects.create_superuser("benchmark", password=_PASSWORD)
+        filled, sealed = _filled(rows)
         _pages(section, stack, filled)
-        upkeep += _upkeep(section, filled)
+        grown.append(_grown(stack, filled, rows, sealed))
+        upkeep = [sealed, *_upkeep(section, filled)]
         section.tables.append(Table("Maintenance", ["", "in all", "s", "a second"], upkeep))
         section.tables.append(Table("On disk", ["", "MiB", "bytes a row"], _sizes(rows)))
+    _show_growth(section, grown)
     return section
+
+
+def _filled(rows: int) -> tuple[Filled, list[str]]:
+    """Fill the database and seal its trail; return what was made and how long the sealing took."""
+    filled = fill(rows, Team.objects.get(name="default").pk)
+    sealed = _timed("rows sealed", lambda: [seal_settled(patience_s=3600)])
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+    User.objects.create_superuser("benchmark", password=_PASSWORD)
+    return filled, sealed
+
+
+def _grow(stack: Stack, rows: int) -> _Grown:
+    """Measure the pages with so many requests, in a copy of the stack's database."""
+    name = f"rows_{rows}"
+    url = stack.layout.database_url
+    with psycopg.connect(make_conninfo(url, dbname="postgres"), autocommit=True) as server:
+        source = conninfo_to_dict(url)["dbname"]
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        server.execute(statement.format(sql.Identifier(name), sql.Identifier(str(source))))
+    with _django_at(make_conninfo(url, dbname=name)):
+        filled, sealed = _filled(rows)
+        return _grown(stack, filled, rows, sealed)
+
+
+def _grown(stack: Stack, filled: Filled, rows: int, sealed: list[str]) -> _Grown:
+    """Ask for every page in this process."""
+    admin = Client()
+    admin.force_login(User.objects.get())
+    pages = [(name, admin, path) for name, path in admin_pages(filled).items()]
+    key = Client(headers={"x-api-key": stack.key})
+    pages += [(name, key, path) for name, path in control_pages(filled).items()]
+    return _Grown(
+        rows=rows,
+        times_ms={
+            name: statistics.median(_times_ms(client.get, path)) for name, client, path in pages
+        },
+        rows_read=max(
+            plan.rows_read
+            for _, client, path in pages
+            for plan in plans_of(partial(client.get, path))
+        ),
+        sealed_per_s=sealed[-1],
+    )
+
+
+def _show_growth(section: Section, grown: list[_Grown]) -> None:
+    head = ["requests", "a page in the middle, ms", "the slowest, ms", "which", "most rows read"]
+    rows = [
+        [
+            f"{each.rows:,}",
+            f"{each.middle_ms:.1f}",
+            f"{each.times_ms[each.slowest]:.1f}",
+            f"`{each.slowest}`",
+            f"{each.rows_read:,}",
+            each.sealed_per_s,
+        ]
+        for each in grown
+    ]
+    section.tables.append(Table("Growth", [*head, "rows sealed a second"], rows))
+    series = {
+        "the slowest page": [(each.rows, each.times_ms[each.slowest]) for each in grown],
+        "the page in the middle": [(each.rows, each.middle_ms) for each in grown],
+    }
+    title = "Pages about requests over requests kept"
+    section.plots.append(line_plot(title, "requests in the trail", "p50, ms", series, log_x=True))
 
 
 @contextmanager
@@ -107,7 +199,7 @@ def _ask(
     slowest_ms = 0.0
     lines = []
     for name, path in pages.items():
-        times_ms = _times_ms(remote, path)
+        times_ms = _times_ms(remote.get, path)
         slowest_ms = max(slowest_ms, statistics.median(times_ms))
         plans = plans_of(partial(local.get, path))
         section.problems += [
@@ -140,14 +232,14 @@ def _logged_in(url: str) -> Iterator[httpx.Client]:
         yield client
 
 
-def _times_ms(client: httpx.Client, path: str) -> list[float]:
+def _times_ms(get: Callable[[str], Any], path: str) -> list[float]:
     times = []
     # The first one fills caches and is not counted.
     for _ in range(_TIMES + 1):
         began_s = time.perf_counter()
-        answer = client.get(path)
+        answer = get(path)
         times.append((time.perf_counter() - began_s) * 1000)
-        assert answer.status_code == httpx.codes.OK, f"{path}: {answer.text[:300]}"
+        assert answer.status_code == httpx.codes.OK, f"{path}: {answer.content[:300]!r}"
     return times[1:]
 
 

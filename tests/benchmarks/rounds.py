@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import psutil
 
-from tests.benchmarks.load import Load, Sample, take
+from tests.benchmarks.load import MESSAGES, Load, Sample, take
 
 # Above this share of one core the client is a part of what is measured.
 _CLIENT_LIMIT = 0.85
@@ -18,23 +18,29 @@ _CLIENT_LIMIT = 0.85
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One server under test. `processes` are the roots of its process trees, by name."""
+    """One server under test, and the path that is asked.
+
+    `processes` are the roots of its process trees, by name.
+    """
 
     name: str
     port: int
     model: str
     processes: dict[str, int]
     headers: dict[str, str] = field(default_factory=dict)
+    path: str = MESSAGES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
     """One load on one arm. `cpu_s` has the CPU seconds of each of its processes.
 
-    `foreign_cpu` is the share of the machine that others used meanwhile, between 0 and 1.
+    It began at `began_at_s`, in seconds since 1970. `foreign_cpu` is the share of the machine that
+    others used meanwhile, between 0 and 1.
     """
 
     samples: list[Sample]
+    began_at_s: float
     wall_s: float
     cpu_s: dict[str, float]
     client_cpu: float
@@ -84,13 +90,25 @@ class Round:
         """Answers, whole or not."""
         return len(self.samples) / self.wall_s
 
-    def problems(self, tokens: int) -> list[str]:
-        """Say what was wrong: with an answer that has not `tokens` tokens, or with the rig."""
+    @property
+    def is_sound(self) -> bool:
+        """Whether the client used so little that the figures are the server's."""
+        return self.client_cpu <= _CLIENT_LIMIT
+
+    def problems(self, tokens: int | None) -> list[str]:
+        """Say what was wrong: with an answer that has not `tokens` tokens, or with the rig.
+
+        None: every answer has a limit of its own, and must have reached it.
+        """
         found = [sample.error for sample in self.samples if sample.error]
-        short = [s.output_tokens for s in self.samples if not s.error and s.output_tokens != tokens]
-        if short:
+        whole = [sample for sample in self.samples if not sample.error]
+        short = [s.output_tokens for s in whole if s.output_tokens != tokens]
+        if tokens is None:
+            early = sum(sample.stop_reason != "max_tokens" for sample in whole)
+            found += [f"{early} answers ended before their limit"] if early else []
+        elif short:
             found.append(f"{len(short)} answers have {short[0]} tokens or so, not {tokens}")
-        if self.client_cpu > _CLIENT_LIMIT:
+        if not self.is_sound:
             found.append(f"the client used {self.client_cpu:.0%} of a core: not trustworthy")
         return found
 
@@ -102,13 +120,38 @@ def run_round(
 
     Raises `RuntimeError` if not one answer was whole: there is nothing to compare then.
     """
-    load = Load(
-        port=arm.port,
-        headers=arm.headers,
-        bodies=[body | {"model": arm.model} for body in bodies],
-        concurrency=concurrency,
-        spacing_s=spacing_s,
+    return _run(
+        arm,
+        Load(
+            port=arm.port,
+            path=arm.path,
+            headers=arm.headers,
+            bodies=_named(arm, bodies),
+            concurrency=concurrency,
+            spacing_s=spacing_s,
+        ),
     )
+
+
+def run_trace(arm: Arm, bodies: list[dict[str, Any]], at_s: list[float]) -> Round:
+    """Send each body when it is due, whatever became of those before. As `run_round` otherwise."""
+    return _run(
+        arm,
+        Load(
+            port=arm.port,
+            path=arm.path,
+            headers=arm.headers,
+            bodies=_named(arm, bodies),
+            at_s=at_s,
+        ),
+    )
+
+
+def _named(arm: Arm, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [body | {"model": arm.model} for body in bodies]
+
+
+def _run(arm: Arm, load: Load) -> Round:
     before = {name: _tree_cpu_s(pid) for name, pid in arm.processes.items()}
     machine_before = psutil.cpu_times()
     taken = take(load)
@@ -119,6 +162,7 @@ def run_round(
     ours_s = sum(cpu_s.values()) + taken.process_cpu_s
     return Round(
         samples=taken.samples,
+        began_at_s=taken.began_at_s,
         wall_s=taken.wall_s,
         cpu_s=cpu_s,
         client_cpu=taken.client_cpu_s / taken.wall_s,
@@ -126,11 +170,20 @@ def run_round(
     )
 
 
+class Named(Protocol):
+    """What takes part in rounds: a server, or what is done with one."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the report."""
+
+
 Rounds = dict[str, list[Round]]
+A = TypeVar("A", bound=Named)
 T = TypeVar("T")
 
 
-def in_turn(arms: Sequence[Arm], rounds: int, run: Callable[[Arm, int], T]) -> dict[str, list[T]]:
+def in_turn(arms: Sequence[A], rounds: int, run: Callable[[A, int], T]) -> dict[str, list[T]]:
     """Run the arms one after the other, the order reversed each time, so that drift cancels."""
     taken: dict[str, list[T]] = {arm.name: [] for arm in arms}
     for number in range(rounds):

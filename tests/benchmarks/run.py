@@ -25,11 +25,16 @@ from tests.benchmarks import (  # noqa: E402
     accounting,
     batches,
     beside_vllm,
+    growth,
     million_rows,
+    mix,
     path,
+    peers,
     prefix_cache,
+    simulate,
 )
 from tests.benchmarks.load import ROOT  # noqa: E402
+from tests.benchmarks.plots import keep  # noqa: E402
 from tests.benchmarks.report import Section, render  # noqa: E402
 
 _REPORT = ROOT / "docs" / "benchmarks" / "latest.md"
@@ -44,11 +49,15 @@ class Measure(Protocol):
 
 _PARTS: dict[str, Measure] = {
     "vllm": beside_vllm.measure,
+    "mix": mix.measure,
     "path": path.measure,
+    "peers": peers.measure,
     "accounting": accounting.measure,
     "audit": million_rows.measure,
     "cache": prefix_cache.measure,
     "batches": batches.measure,
+    "growth": growth.measure,
+    "simulate": simulate.measure,
 }
 
 
@@ -66,8 +75,11 @@ def main() -> None:
         shutil.rmtree(folder)
     report = render(sections)
     print(report)
-    if not (options.only or options.quick):
-        _REPORT.parent.mkdir(parents=True, exist_ok=True)
+    if options.quick:
+        return
+    # What one part prints may be kept by hand, and shows them.
+    keep([plot for section in sections for plot in section.plots], _REPORT.parent)
+    if not options.only:
         _REPORT.write_text(report, encoding="utf-8")
 
 

@@ -21,7 +21,14 @@ def _sample(frames_s: list[float], *, tokens: int | None = None, error: str = ""
 
 
 def _round(*samples: Sample, client_cpu: float = 0.1) -> Round:
-    return Round(samples=list(samples), wall_s=2, cpu_s={}, client_cpu=client_cpu, foreign_cpu=0)
+    return Round(
+        samples=list(samples),
+        began_at_s=0,
+        wall_s=2,
+        cpu_s={},
+        client_cpu=client_cpu,
+        foreign_cpu=0,
+    )
 
 
 def test_it_counts_first_token_gaps_and_rates() -> None:
@@ -56,6 +63,14 @@ def test_it_finds_broken_short_and_untrustworthy_rounds() -> None:
     assert _round(_sample([], error="gone")).problems(tokens=2) == ["gone"]
     assert "not 3" in _round(_sample([0.1, 0.2])).problems(tokens=3)[0]
     assert "client" in _round(_sample([0.1]), client_cpu=0.95).problems(tokens=1)[0]
+
+
+def test_an_answer_with_a_limit_of_its_own_must_have_reached_it() -> None:
+    whole = msgspec.structs.replace(_sample([0.1, 0.2]), stop_reason="max_tokens")
+    early = msgspec.structs.replace(whole, stop_reason="end_turn")
+
+    assert _round(whole, whole).problems(tokens=None) == []
+    assert "1 answers ended" in _round(whole, early).problems(tokens=None)[0]
 
 
 def test_it_turns_the_order_of_the_arms_round() -> None:
