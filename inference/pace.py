@@ -23,7 +23,7 @@ _MARGIN = 0.9
 # A step that prefills work may always take so much longer than one that only decodes it; and so
 # much longer once realtime has been quiet for long.
 _LEAST_PREFILL_SHARE = 0.25
-_QUIET_PREFILL_SHARE = 1.0
+_QUIET_PREFILL_SHARE = 4.0
 _QUIET_AFTER_S = 30.0
 # What realtime asks is taken to be as long as it lately was; before any, so long.
 _PROMPT_TOKENS = 64
@@ -75,11 +75,16 @@ class Share(NamedTuple):
 
 
 class Pace:
-    """Decides the work of each step of one engine, and learns from how long they take."""
+    """Decides the work of each step of one engine, and learns from how long they take.
 
-    def __init__(self, targets: Targets) -> None:
+    `steps_ahead` is how many steps are under way already when a request comes: 1, or 2 where the
+    next one is planned while one runs.
+    """
+
+    def __init__(self, targets: Targets, steps_ahead: int = 1) -> None:
         self.model = StepModel()
         self._targets = targets
+        self._steps_ahead = steps_ahead
         self._prompt_tokens = float(_PROMPT_TOKENS)
         self._ran_at_s = float("-inf")
         self._realtime_at_s = float("-inf")
@@ -166,7 +171,8 @@ class Pace:
         least = _QUIET_PREFILL_SHARE if is_quiet else _LEAST_PREFILL_SHARE
         rows = Step(demand.work_rows, 0, demand.work_context_tokens)
         decode_s = max(self.model.predict(rows), self.idle_itl_s)
-        spare_s = self.ttft_target_s * _MARGIN - self.idle_ttft_s - decode_s
+        wait_s = (self.ttft_target_s * _MARGIN - self.idle_ttft_s) / self._steps_ahead
+        spare_s = wait_s - decode_s
         left_s = max(spare_s, decode_s * least)
         return min(demand.work_prefill_tokens, max(1, _times(left_s, self.model.token_s)))
 

@@ -42,10 +42,12 @@ class _Planned(NamedTuple):
 class PacedScheduler(Scheduler):  # type: ignore[misc]
     """Paced, where each step's output is awaited."""
 
+    steps_ahead = 1
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         options = self.vllm_config.additional_config[PACE]
-        self._pace = Pace(msgspec.convert(options, Targets))
+        self._pace = Pace(msgspec.convert(options, Targets), self.steps_ahead)
         self._most_tokens: int = self.max_num_scheduled_tokens
         self._floor_rows = max(1, self.max_num_running_reqs // 8)
         self._planned: deque[_Planned] = deque()
@@ -268,6 +270,8 @@ def _need(request: Request) -> int:
 
 class PacedAsyncScheduler(PacedScheduler, AsyncScheduler):  # type: ignore[misc]
     """Paced, where a step is scheduled while the one before it runs."""
+
+    steps_ahead = 2
 
 
 def paced_scheduler(vllm_config: VllmConfig, **rest: Any) -> Scheduler:

@@ -205,6 +205,14 @@ def test_prompts_are_prefilled_in_parts_while_realtime_is_quiet(engine: Engine) 
     engine.share(Demand(rows=1))
     just_quiet = engine.share(WORK).prefill_tokens
     assert 0 < just_quiet < long_quiet < WORK.work_prefill_tokens
+    # An engine that plans ahead has two such steps before a request's own.
+    twice = Engine()
+    twice.pace = Pace(Targets(ttft_factor=8.0), steps_ahead=2)
+    once = Engine(Targets(ttft_factor=8.0))
+    for each in (once, twice):
+        each.warm_up()
+        each.share(Demand(rows=1))
+    assert twice.share(WORK).prefill_tokens < once.share(WORK).prefill_tokens
     # No more than what is there.
     assert engine.share(WORK._replace(work_prefill_tokens=7)).prefill_tokens == 7
 

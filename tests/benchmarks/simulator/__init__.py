@@ -1,0 +1,1 @@
+"""A simulated fleet of engines, run by the service's own admission and pace."""
