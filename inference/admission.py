@@ -175,7 +175,12 @@ class Admission:
 
     def _serve(self) -> None:
         """Hand out what is free. Where the first in line finds no room, nobody behind it does."""
-        while self._waiting and self.room(self._waiting[0].lane):
-            waiter = self._waiting.pop(0)
+        for waiter in list(self._waiting):
+            if waiter.granted.cancelled():
+                # It leaves the line by itself, at its next step.
+                continue
+            if not self.room(waiter.lane):
+                return
+            self._waiting.remove(waiter)
             self._held[waiter.lane] += 1
             waiter.granted.set_result(None)

@@ -168,7 +168,7 @@ class Pace:
         """Return how much is prefilled while realtime is quiet: a request may come any moment,
         and must not find a step that runs for long."""
         is_quiet = now_s - self._realtime_at_s > _QUIET_AFTER_S
-        least = _QUIET_PREFILL_SHARE if is_quiet else _LEAST_PREFILL_SHARE
+        least = _QUIET_PREFILL_SHARE if is_quiet else _LEAST_PREFILL_SHARE / self._steps_ahead
         rows = Step(demand.work_rows, 0, demand.work_context_tokens)
         decode_s = max(self.model.predict(rows), self.idle_itl_s)
         wait_s = (self.ttft_target_s * _MARGIN - self.idle_ttft_s) / self._steps_ahead

@@ -16,8 +16,10 @@ _MEMORY_STEPS = 24
 _FIT_EVERY_STEPS = 8
 # Until more is known, this many rows are taken to double the time of a step without any.
 _PRIOR_ROWS = 32
-# A step that took this many times longer than it should says something of the machine, not of it.
+# A step that took so many times longer than it should, or shorter, says something of the machine.
 _OUTLIER = 4.0
+# No step takes less, whatever a clock says.
+_LEAST_S = 1e-4
 _OUTLIER_AFTER_STEPS = 64
 # A machine that has become slower or faster is known as such after about so many steps.
 _DRIFT_STEPS = 10
@@ -82,6 +84,8 @@ class StepModel:
     def learn(self, step: Step, time_s: float) -> None:
         """Take in how long a step took."""
         expected_s = self.predict(step)
+        # Of two steps that ended while nobody looked, the second seems to have taken no time.
+        time_s = max(time_s, expected_s / _OUTLIER, _LEAST_S)
         if self._steps >= _OUTLIER_AFTER_STEPS and expected_s:
             time_s = min(time_s, _OUTLIER * expected_s)
             self._drift *= 1 + (time_s / expected_s - 1) / _DRIFT_STEPS

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 from vllm.config import VllmConfig
+from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -21,7 +22,7 @@ from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.request import Request
 
 from inference.backends.priorities import REALTIME, RISEN
-from inference.pace import Demand, Pace, Share, Targets
+from inference.pace import Demand, Pace, Targets
 from inference.pace_stats import PaceStats
 from inference.step_model import Step
 
@@ -29,6 +30,8 @@ from inference.step_model import Step
 PACE = "tandem_pace"
 # An engine's first steps take longer than any other: nothing is to be learned from them.
 _COLD_STEPS = 4
+# What is offered doubles with each: after so many, it is more than any step has.
+_MOST_REFUSALS = 20
 
 
 class _Planned(NamedTuple):
@@ -53,6 +56,8 @@ class PacedScheduler(Scheduler):  # type: ignore[misc]
         self._planned: deque[_Planned] = deque()
         self._ended_at_s = 0.0
         self._cold_steps = _COLD_STEPS
+        self._offers_prefill = False
+        self._refusals = 0
         self._row_steps = self._held_row_steps = 0
         self._evictions = self._recomputed_tokens = 0
 
@@ -60,11 +65,24 @@ class PacedScheduler(Scheduler):  # type: ignore[misc]
         """Schedule a step, with as much of work as its pace allows."""
         now_s = time.monotonic()
         self.max_num_scheduled_tokens = self._most_tokens
+        self._offers_prefill = False
         if self._has_work():
             self.max_num_scheduled_tokens = min(self._most_tokens, self._plan(now_s))
         output: SchedulerOutput = super().schedule(*args, **kwargs)
         self._note(output, now_s)
+        self._see_refusal(output)
         return output
+
+    def _see_refusal(self, output: SchedulerOutput) -> None:
+        """Offer more next time where prompts of work took nothing of what they could have: some
+        cannot be cut that short, as in the middle of an image."""
+        if not self._offers_prefill:
+            return
+        taken = any(
+            tokens > 1 + self.num_spec_tokens and self.requests[each].priority > REALTIME
+            for each, tokens in output.num_scheduled_tokens.items()
+        )
+        self._refusals = 0 if taken else min(self._refusals + 1, _MOST_REFUSALS)
 
     def update_from_output(self, scheduler_output: SchedulerOutput, *rest: Any) -> Any:
         """Take a step's output, and learn how long it took."""
@@ -101,31 +119,36 @@ class PacedScheduler(Scheduler):  # type: ignore[misc]
     # Planning a step.
 
     def _has_work(self) -> bool:
-        return any(request.priority > REALTIME for request in chain(self.running, self.waiting))
+        every = chain(self.running, self._queued())
+        return any(request.priority > REALTIME for request in every)
 
-    def _ready(self) -> Iterator[Request]:
-        """What waits and could run. What waited for its grammar is noticed here: vLLM itself looks
-        only while a step has tokens to spare, and ours have none."""
-        for request in self.waiting:
-            if self._handle_blocked_waiting_request(request):
-                yield request
+    def _queued(self) -> Iterator[Request]:
+        """What waits, first what holds cache already: its prefix was loaded from elsewhere."""
+        return chain(self.kv_holding_waiting, self.waiting)
 
-    def _ready_realtime(self) -> list[Request]:
-        return [request for request in self._ready() if request.priority <= REALTIME]
+    def _make_ready(self) -> list[Request]:
+        """Return what waits and could run. What waited for its grammar is noticed here: vLLM itself
+        looks only while a step has tokens to spare, and ours have none."""
+        return [each for each in self._queued() if self._handle_blocked_waiting_request(each)]
 
     def _plan(self, now_s: float) -> int:
         """Hold what of work has to wait; return how many tokens the step may have."""
         # What runs first when the tokens do not do for all: realtime, then rows that decode.
         self.running.sort(key=_urgency)
-        self._make_room()
-        demand, realtime_tokens = self._demand()
+        ready = self._make_ready()
+        asked = [request for request in ready if request.priority <= REALTIME]
+        self._make_room(asked)
+        demand, realtime_tokens = self._demand(ready)
         share = self._pace.share(demand, now_s)
-        work_tokens = self._hold(share)
         self._row_steps += demand.work_rows
         self._held_row_steps += demand.work_rows - min(share.rows, demand.work_rows)
-        return int(realtime_tokens + work_tokens + share.prefill_tokens)
+        # A prompt of work that is half way through would come before one of realtime's that waits.
+        self._offers_prefill = share.prefill_tokens > 0 and not asked
+        work_tokens = self._hold(share.rows, prefills=self._offers_prefill)
+        prefill_tokens = share.prefill_tokens << self._refusals
+        return int(realtime_tokens + work_tokens + prefill_tokens)
 
-    def _demand(self) -> tuple[Demand, int]:
+    def _demand(self, ready: Sequence[Request]) -> tuple[Demand, int]:
         """Return what could run, and how many tokens of it are realtime's."""
         rows = prefill = context = work_rows = floor_rows = work_context = 0
         work_prefill = floor_prefill = 0
@@ -148,7 +171,7 @@ class PacedScheduler(Scheduler):  # type: ignore[misc]
                 work_rows += 1
                 floor_rows += request.priority == RISEN
                 work_context += request.num_computed_tokens
-        for request in self._ready():
+        for request in ready:
             if request.priority <= REALTIME:
                 need = self._not_cached(request)
                 tokens += need
@@ -171,53 +194,75 @@ class PacedScheduler(Scheduler):  # type: ignore[misc]
         return demand, tokens
 
     def _not_cached(self, request: Request) -> int:
-        """Return how much of a waiting request's prompt is to be prefilled."""
-        cached = self.kv_cache_manager.get_computed_blocks(request)[1]
-        return int(request.num_tokens - max(cached, request.num_computed_tokens))
+        """Return how much of a waiting request's prompt is to be prefilled.
 
-    def _hold(self, share: Share) -> int:
-        """Hold rows of work that are beyond its share; return how many tokens the others need.
-
-        A prompt of work that is half way through would come before one of realtime's that waits.
+        With as much more as vLLM may pad it by, where tokens are guessed ahead.
         """
-        tokens = left = 0
-        prefills = share.prefill_tokens > 0 and not self._ready_realtime()
+        return int(request.num_tokens - self._found(request)[1] + self.num_spec_tokens)
+
+    def _found(self, request: Request) -> tuple[KVCacheBlocks, int]:
+        """Return what the cache has for a waiting request beside what it holds, and how many tokens
+        of it are computed. vLLM looks only for those that hold nothing."""
+        if request.num_computed_tokens:
+            return self.kv_cache_manager.empty_kv_cache_blocks, request.num_computed_tokens
+        blocks, tokens, _ = self.kv_cache_manager.get_computed_blocks(request)
+        return blocks, tokens
+
+    def _hold(self, most_rows: int, *, prefills: bool) -> int:
+        """Hold rows of work beyond so many, and its prompts unless it `prefills`; return how many
+        tokens the others need."""
+        tokens = rows = 0
         for request in self.running:
             if request.priority <= REALTIME:
                 continue
             if request.is_prefill_chunk:
                 runs = prefills
             else:
-                runs = left < share.rows
-                left += 1
+                runs = rows < most_rows
+                rows += 1
                 tokens += _need(request) if runs else 0
             if not runs:
                 # vLLM's own way to let a request sit out a step; the next one has the number + 1.
-                request.next_decode_eligible_step = self.current_step + 2
+                next_step = self.current_step + 2
+                request.next_decode_eligible_step = max(
+                    request.next_decode_eligible_step, next_step
+                )
         return tokens
 
-    def _make_room(self) -> None:
+    def _make_room(self, asked: Sequence[Request]) -> None:
         """Let work give up its cache where realtime's prompts find none: vLLM would have them wait
-        until a row ends. It goes on by itself once there is room, and says nothing twice."""
-        needed = sum(map(self._blocks_needed, self._ready_realtime()))
+        until a row ends. It goes on by itself once there is room, and says nothing twice.
+
+        The least urgent of work goes first, of it the youngest; and none for a prompt that finds no
+        room beside realtime either way.
+        """
+        if not asked:
+            return
         pool = self.kv_cache_manager.block_pool
-        while needed > pool.get_num_free_blocks():
-            victim = self.running[-1] if self.running else None
-            if victim is None or victim.priority <= REALTIME:
-                return
-            if not self._request_blocks_can_be_freed(victim):
-                return
-            self.running.pop()
-            self._evictions += 1
-            self._recomputed_tokens += victim.num_computed_tokens
-            self._preempt_request(victim, time.monotonic())
+        work = sorted((each for each in self.running if each.priority > REALTIME), key=_seniority)
+        room = pool.get_num_free_blocks() + sum(map(self._blocks_held, work))
+        needed = 0
+        for blocks in map(self._blocks_needed, asked):
+            if needed + blocks > room:
+                break
+            needed += blocks
+        while work and needed > pool.get_num_free_blocks():
+            victim = work.pop()
+            if self._request_blocks_can_be_freed(victim):
+                self.running.remove(victim)
+                self._evictions += 1
+                self._recomputed_tokens += victim.num_computed_tokens
+                self._preempt_request(victim, time.monotonic(), self.requires_kv_delivery)
+
+    def _blocks_held(self, request: Request) -> int:
+        return sum(map(len, self.kv_cache_manager.get_block_ids(request.request_id)))
 
     def _blocks_needed(self, request: Request) -> int:
         """Return how many blocks must be free for a request to begin, one of them for its answer.
 
         What it finds in the cache is among them, unless somebody else uses it.
         """
-        found, cached_tokens, _ = self.kv_cache_manager.get_computed_blocks(request)
+        found, cached_tokens = self._found(request)
         needed = self.kv_cache_manager.coordinator.get_num_blocks_to_allocate(
             request_id=request.request_id,
             num_tokens=request.num_tokens,
@@ -260,6 +305,10 @@ def _urgency(request: Request) -> tuple[bool, bool, int, float]:
         request.priority,
         request.arrival_time,
     )
+
+
+def _seniority(request: Request) -> tuple[int, float]:
+    return request.priority, request.arrival_time
 
 
 def _need(request: Request) -> int:

@@ -129,16 +129,16 @@ class Drain:
                 attempt.give_up()
 
     def preempt(self) -> bool:
-        """Stop what costs least to begin again: the youngest of the least urgent lane.
+        """Stop what costs least to begin again: of the least urgent lane what was stopped least
+        often, and of that the youngest.
 
         It goes back and runs again later. Returns False if nothing may be stopped: it was often
-        enough, its deadline is near, or it is through with what the engine can do.
+        enough, its deadline is near, it runs alone, somebody has read of it, or it is through.
         """
         running = [attempt for attempt in self._running.values() if _is_preemptible(attempt)]
         if not running:
             return False
-        last = max(running, key=lambda attempt: (attempt.urgency, attempt.taken_at_s))
-        last.preempt()
+        max(running, key=_dispensability).preempt()
         return True
 
     async def close(self) -> None:
@@ -292,6 +292,10 @@ def _is_preemptible(attempt: WorkAttempt) -> bool:
     # Another attempt would have to say the same words again to whoever follows it.
     is_told = item.logged and attempt.has_said
     return not (often or is_late or item.alone or is_told or is_over)
+
+
+def _dispensability(attempt: WorkAttempt) -> tuple[int, int, float]:
+    return attempt.urgency, -attempt.item.preemptions, attempt.taken_at_s
 
 
 def _claim(limit: int, source: WorkSource) -> list[WorkItem]:

@@ -119,5 +119,5 @@ class Outcomes:
             logger.error("Work is not given back yet; it is tried again", exc_info=error)
             return False
         for request_id in back:
-            del self._back[request_id]
+            self._back.pop(request_id, None)
         return True

@@ -133,12 +133,15 @@ class Realtime:
                 await intake.arrival()
 
     async def _stand_by(self, intake: Intake) -> None:
-        """Wait for a permit to wait with. Should a request come sooner, work makes room for it."""
+        """Wait for a permit to wait with. Should a request come sooner, and no other engine have
+        it, work makes room for it."""
         while not self._admission.try_stand_by():
-            if await intake.arrival():
-                if not self._admission.try_stand_by():
-                    self._admission.reclaim()
-                await self._admission.stand_by()
+            entry_id = await intake.arrival()
+            if entry_id is None or not await intake.is_untaken(entry_id):
+                continue
+            if not self._admission.try_stand_by():
+                self._admission.reclaim()
+            await self._admission.stand_by()
 
     def _begin(self, intake: Intake, lane: Lane, entry_id: bytes, entry: QueueEntry) -> None:
         for number in range(entry.attempt):

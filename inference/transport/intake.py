@@ -93,20 +93,32 @@ class Intake:
             return None
         return await self._decode(*found) if found else None
 
-    async def arrival(self) -> bool:
+    async def arrival(self) -> bytes | None:
         """Wait a moment, or until a request comes to the queue, and take nothing.
 
-        For an engine that must not keep a permit meanwhile. Returns whether one has come; another
-        engine may be quicker.
+        For an engine that must not keep a permit meanwhile. Returns the entry that has come, if
+        one has; another engine may be quicker.
         """
         try:
             entries = await read(self._reader, self._queue, self._seen_id, count=1)
         except (*Unreachable, ResponseError):
             await asyncio.sleep(RETRY_AFTER_S)
-            return False
+            return None
         for entry_id, _ in entries:
             self._seen_id = entry_id
-        return bool(entries)
+            return entry_id
+        return None
+
+    async def is_untaken(self, entry_id: bytes) -> bool:
+        """Whether no engine has taken an entry: those that stand by had it at once."""
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.xrange(self._queue, entry_id, entry_id)
+        pipeline.xpending_range(self._queue, GROUP, entry_id, entry_id, 1)
+        try:
+            there, pending = await pipeline.execute()
+        except (*Unreachable, ResponseError):
+            return False
+        return bool(there) and not pending
 
     async def _open_again(self) -> None:
         try:

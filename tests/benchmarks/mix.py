@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +43,7 @@ _PRIORITY = 10
 
 # Numbers of uses that no mix comes to.
 _QUIET_USES = 900
+_QUIET_AFTER_S = 65
 T = TypeVar("T")
 
 _METHOD = """\
@@ -168,5 +170,7 @@ def _quiet(
         _Arm(OURS, lambda number: tandem.alone(rows(number))),
         _Arm(THEIRS, lambda number: run_batch(stack, arguments, rows(number))),
     ]
+    # Until then the engine keeps places free for as many requests as there were lately.
+    time.sleep(_QUIET_AFTER_S)
     rounds = _QUICK_QUIET_ROUNDS if quick else _QUIET_ROUNDS
     return in_turn(pair, rounds, lambda arm, number: arm.run(number))

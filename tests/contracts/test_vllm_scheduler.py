@@ -6,6 +6,8 @@ Each step puts out one token for every request whose prompt is through, and take
 from __future__ import annotations
 
 import itertools
+import random
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +60,7 @@ class Engine:
         init_none_hash(sha256)
         self._hasher = get_request_block_hasher(BLOCK_TOKENS, sha256)
         self._arrivals = itertools.count()
+        self._begun: deque[tuple[Any, list[list[int]]]] = deque()
         self.share: Steered = lambda demand: Share(demand.work_rows, demand.work_prefill_tokens)
         self.demands: list[Demand] = []
         self.scheduler._pace.share = self._steer
@@ -85,20 +88,45 @@ class Engine:
 
     def step(self) -> dict[str, int]:
         """Run a step; return how many tokens of each request were computed in it."""
+        self._begin()
+        return self._end()
+
+    def plan_ahead(self) -> None:
+        """Begin a step, and end the one that was begun before it."""
+        self._begin()
+        if len(self._begun) > 1:
+            self._end()
+
+    def _begin(self) -> None:
+        output = self.scheduler.schedule()
+        says = [
+            [] if self.scheduler.requests[each].is_prefill_chunk else [7]
+            for each in output.num_scheduled_tokens
+        ]
+        self._begun.append((output, says))
+
+    def _end(self) -> dict[str, int]:
         from vllm.v1.outputs import ModelRunnerOutput
 
-        output = self.scheduler.schedule()
+        output, says = self._begun.popleft()
         ran = dict(output.num_scheduled_tokens)
-        sampled = [[] if self.scheduler.requests[each].is_prefill_chunk else [7] for each in ran]
         self.scheduler.update_from_output(
             output,
             ModelRunnerOutput(
                 req_ids=list(ran),
                 req_id_to_index={each: place for place, each in enumerate(ran)},
-                sampled_token_ids=sampled,
+                sampled_token_ids=says,
             ),
         )
         return ran
+
+    def load(self, name: str, lane: Lane, tokens: int, loaded: int, salt: int) -> None:
+        """Add a request of whose prompt so many tokens were loaded into the cache."""
+        request = self.add(name, lane, tokens, salt)
+        self.scheduler.waiting.remove_request(request)
+        assert self.scheduler.kv_cache_manager.allocate_slots(request, loaded) is not None
+        request.num_computed_tokens = loaded
+        self.scheduler.kv_holding_waiting.add_request(request)
 
     def leave(self, name: str) -> None:
         from vllm.v1.request import RequestStatus
@@ -241,3 +269,82 @@ def test_a_grammar_that_is_ready_is_noticed_while_others_decode(engine: Engine) 
     assert engine.step() == {"beside": 1}
     asked.structured_output_request.grammar = object()
     assert engine.step()["asked"] == 20
+
+
+def test_a_prompt_that_was_loaded_from_elsewhere_goes_first_like_any(engine: Engine) -> None:
+    engine.add("row", Lane.BATCH, 20)
+    engine.step()
+    engine.load("asked", Lane.REALTIME, 64, loaded=BLOCK_TOKENS, salt=2)
+    assert engine.step()["asked"] == 64 - BLOCK_TOKENS
+
+
+def test_work_keeps_its_cache_where_giving_it_up_is_of_no_use(engine: Engine) -> None:
+    engine.add("first", Lane.REALTIME, 10 * BLOCK_TOKENS, salt=5)
+    engine.step()
+    rows = [f"row-{number}" for number in range(3)]
+    for number, row in enumerate(rows):
+        engine.add(row, Lane.BATCH, 2 * BLOCK_TOKENS - 1, salt=number)
+    engine.step()
+    engine.add("asked", Lane.REALTIME, 14 * BLOCK_TOKENS, salt=9)
+    assert engine.step() == {"first": 1} | dict.fromkeys(rows, 1)
+    assert engine.stats().evictions == 0
+
+
+def test_the_least_urgent_gives_up_its_cache_first(engine: Engine) -> None:
+    for number in range(3):
+        engine.add(f"row-{number}", Lane.BATCH, 3 * BLOCK_TOKENS - 1, salt=number)
+    engine.step()
+    engine.share = lambda demand: Share(demand.work_rows, min(96, demand.work_prefill_tokens))
+    engine.add("risen", Lane.FLEX, 8 * BLOCK_TOKENS, salt=7)
+    engine.step()
+    engine.add("asked", Lane.REALTIME, 9 * BLOCK_TOKENS, salt=9)
+    assert "asked" in engine.step()
+    running = {request.request_id for request in engine.scheduler.running}
+    assert "risen" in running
+    assert "row-2" not in running
+
+
+def test_prompts_that_cannot_be_cut_so_short_are_offered_more(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.scheduler.scheduler_config, "enable_chunked_prefill", False)
+    engine.add("beside", Lane.REALTIME, 20)
+    engine.step()
+    engine.share = lambda demand: Share(demand.work_rows, min(4, demand.work_prefill_tokens))
+    engine.add("row", Lane.BATCH, 100, salt=1)
+    ran = [engine.step() for _ in range(8)]
+    assert {"beside": 1, "row": 100} in ran
+    assert all("beside" in each for each in ran)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_engine_that_plans_ahead_ends_everything(
+    config: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    from inference.backends.vllm_scheduler import PacedAsyncScheduler
+
+    monkeypatch.setattr(config.scheduler_config, "async_scheduling", True)
+    engine, random_ = Engine(config), random.Random(seed)
+    assert isinstance(engine.scheduler, PacedAsyncScheduler)
+    engine.share = lambda demand: Share(
+        random_.randint(0, demand.work_rows),
+        min(demand.work_prefill_tokens, random_.choice((0, 1, 40, 500))),
+    )
+    asked = []
+    for number in range(200):
+        lane = random_.choice((Lane.REALTIME, Lane.BATCH, Lane.BATCH, Lane.FLEX))
+        request = engine.add(f"{number}", lane, random_.randint(5, 200), random_.randint(0, 5))
+        request.max_tokens = random_.randint(1, 40)
+        asked.append(request)
+        for _ in range(random_.randint(0, 8)):
+            engine.plan_ahead()
+        if random_.random() < 0.1:
+            engine.leave(random_.choice(asked).request_id)
+    for _ in range(20_000):
+        if not engine.scheduler.has_requests():
+            break
+        engine.plan_ahead()
+    assert all(request.is_finished() for request in asked)
+    assert all(request.num_output_tokens <= request.max_tokens for request in asked)
+    pool = engine.scheduler.kv_cache_manager.block_pool
+    assert pool.get_num_free_blocks() == BLOCKS

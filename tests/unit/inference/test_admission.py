@@ -193,6 +193,17 @@ async def test_who_leaves_while_waiting_costs_no_permit(eventually: Eventually) 
     assert admission.in_use == 0
 
 
+async def test_who_has_just_left_is_granted_nothing(eventually: Eventually) -> None:
+    admission = Admission(1)
+    await admission.acquire(Lane.REALTIME)
+    leaving, next_one = [await waiting(admission, Lane.REALTIME) for _ in range(2)]
+    leaving.cancel()
+    admission.release(Lane.REALTIME)
+    await eventually(lambda: leaving.done() and next_one.done())
+    assert leaving.cancelled()
+    assert admission.in_use == 1
+
+
 async def test_standing_by_takes_nothing_from_the_lower_lanes() -> None:
     admission = Admission(4)
     await admission.stand_by()

@@ -260,7 +260,7 @@ _demands = st.builds(
 )
 
 
-@given(st.lists(st.tuples(_demands, st.floats(0, 60), st.floats(1e-4, 10)), max_size=30))
+@given(st.lists(st.tuples(_demands, st.floats(0, 60), st.floats(0, 10)), max_size=30))
 def test_a_share_is_a_part_of_what_could_run(steps: list[tuple[Demand, float, float]]) -> None:
     pace = Pace(Targets())
     now_s = 0.0
