@@ -31,6 +31,7 @@ from tests.benchmarks import (  # noqa: E402
     path,
     peers,
     prefix_cache,
+    shared_prefix,
     simulate,
 )
 from tests.benchmarks.load import ROOT  # noqa: E402
@@ -55,6 +56,7 @@ _PARTS: dict[str, Measure] = {
     "accounting": accounting.measure,
     "audit": million_rows.measure,
     "cache": prefix_cache.measure,
+    "prefix": shared_prefix.measure,
     "batches": batches.measure,
     "growth": growth.measure,
     "simulate": simulate.measure,
