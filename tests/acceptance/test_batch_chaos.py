@@ -18,13 +18,13 @@ from typing import Any, cast
 
 import anthropic
 import httpx
-import msgspec
 import openai
 import pytest
 
 from jobs.quota.keys import QuotaKeys
 from tests.acceptance.stack import PREFIX, Gateway, Server, Stack, eventually, free_port
 from tests.acceptance.teams import MICROS, Member, make_member, rows, set_price
+from tests.holders import read_holder
 
 pytestmark = pytest.mark.acceptance
 
@@ -360,7 +360,7 @@ def _check_ledger(install: _Install) -> None:
 
     def held_micros() -> int:
         kept = cast("bytes", stack.redis.hget(state, "team"))
-        return int(msgspec.msgpack.decode(kept)["held"])
+        return int(read_holder(kept)["held"])
 
     eventually(lambda: not held_micros(), "nothing is held for anything")
 

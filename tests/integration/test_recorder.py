@@ -30,6 +30,7 @@ from jobs.recorder.drain import Recorder
 from jobs.recorder.leader import Leadership
 from jobs.recorder.stream import Dead, Entry, RecordStream
 from tests.acceptance.stack import eventually
+from tests.holders import read_holder
 from tests.records import admitted, closed, completed, entry_of, new_id
 from tests.unit.jobs.quota.kit import OneByOne, make_claim, prepaid
 
@@ -136,7 +137,7 @@ def test_the_quota_is_told_of_the_account_after_the_commit(bench: Bench) -> None
 
     def knows() -> bool:
         team: Any = bench.client.hget(state, "team")
-        return bool(team) and msgspec.msgpack.decode(team)["version"] == 1
+        return bool(team) and read_holder(team)["version"] == 1
 
     with bench.recording():
         eventually(knows, "the quota knows")
@@ -322,8 +323,7 @@ def grant(bench: Bench, *claims: Claim) -> None:
 
 def held(bench: Bench) -> int:
     team: Any = bench.client.hget(QuotaKeys(bench.prefix).team(1)[0], "team")
-    amount: int = msgspec.msgpack.decode(team)["held"]
-    return amount
+    return int(read_holder(team)["held"])
 
 
 def test_what_is_held_for_a_request_that_nobody_tells_of_is_dropped(

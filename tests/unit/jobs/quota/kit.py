@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import struct
 import uuid
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from jobs.quota.claims import Claim, Decision, Ended, Granted, Holder, Limit, Re
 from jobs.quota.client import Quota, Settler
 from jobs.quota.keys import QuotaKeys
 from jobs.quota.scripts import decode_decision
+from tests.holders import read_holder
 
 TEAM = 7
 KEY = "key-one"
@@ -145,9 +145,3 @@ class QuotaKit:
             self.sync.delete(key)
         self.sync.close()
         await self.client.aclose()
-
-
-def read_holder(kept: bytes) -> dict[str, float]:
-    """Return some of what `lua/team.lua` keeps of a holder."""
-    _, known, flying, held, *_ = struct.unpack("<18d", kept)
-    return {"known": known, "flying": flying, "held": held}

@@ -19,7 +19,7 @@ from jobs.models import Batch, Price, Work, Worker
 from jobs.quota.claims import Ended
 from jobs.quota.keys import QuotaKeys
 from jobs.recorder.sweep import end_late
-from tests.unit.jobs.quota.kit import read_holder
+from tests.holders import read_holder
 from tests.work import finished, new_batch, new_source, rows_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
