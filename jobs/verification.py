@@ -195,8 +195,8 @@ def _compare(
 def _check_bodies(rows: list[tuple[Any, ...]], checked: Checked) -> None:
     """Compare what is kept of requests and answers with the digests in their rows."""
     said = {row[0]: row for row in rows}
-    bodies = RequestBody.objects.filter(record_id__in=said).iterator(_BODIES_AT_ONCE)
-    for kept in bodies:
+    bodies = RequestBody.objects.filter(record_id__in=said).order_by("record_id")
+    for kept in bodies.iterator(_BODIES_AT_ONCE):
         checked.bodies += 1
         row = said[kept.record_id]
         for what, data, digest in (

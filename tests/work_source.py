@@ -65,9 +65,10 @@ class FakeSource:
         self._called()
         self.opened += 1
 
-    def claim(self, limit: int) -> list[WorkItem]:
+    def claim(self, limit: int, first: Collection[str] = ()) -> list[WorkItem]:
         self._called()
         self.limits.append(limit)
+        self.pending.sort(key=lambda item: item.request.id not in first)
         claimed, self.pending = self.pending[:limit], self.pending[limit:]
         self.taken |= {item.request.id: item for item in claimed}
         return claimed

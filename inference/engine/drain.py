@@ -76,6 +76,7 @@ class Drain:
         self._none_running = asyncio.Event()
         self._none_running.set()
         self._alone_waits = False
+        self._alone_ids: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._taking: asyncio.Task[None] | None = None
@@ -164,12 +165,15 @@ class Drain:
             await self._admission.acquire(_LANE)
             permits = 1
             try:
-                if there_is_more:
+                if there_is_more and not self._alone_ids:
                     await asyncio.sleep(_GATHER_S)
                     permits += self._admission.try_acquire(_LANE, self._admission.capacity)
                 self._woken.clear()
-                done = await self._thread.do(partial(_claim, permits))
-                permits -= self._begin([] if done.exception() else done.result())
+                first, self._alone_ids = self._alone_ids, []
+                done = await self._thread.do(partial(_claim, permits, first))
+                items = [] if done.exception() else done.result()
+                self._alone_ids = _rest_of(first, items)
+                permits -= self._begin(items)
             finally:
                 self._admission.release(_LANE, permits)
             there_is_more = not permits
@@ -199,11 +203,14 @@ class Drain:
         """Return what of the items can run beside what does, and beside each other."""
         new = [item for item in items if not self._is_known(item.request.id)]
         alone = [item for item in new if item.alone]
-        # Until an item that is to run alone has done so, nothing else is taken.
+        # Until an item that is to run alone has done so, nothing else is taken; those that cannot
+        # yet are the next, whatever else waits by then.
         self._alone_waits = bool(alone)
+        fitting = [item for item in new if not item.alone]
         if alone and not self._running:
-            return alone[:1]
-        return [item for item in new if not item.alone]
+            fitting = [alone.pop(0)]
+        self._alone_ids += [item.request.id for item in alone]
+        return fitting
 
     def _is_known(self, request_id: str) -> bool:
         """Whether it was lost to another engine while it still runs, or is to be ended, here."""
@@ -298,8 +305,15 @@ def _dispensability(attempt: WorkAttempt) -> tuple[int, int, float]:
     return attempt.urgency, -attempt.item.preemptions, attempt.taken_at_s
 
 
-def _claim(limit: int, source: WorkSource) -> list[WorkItem]:
-    return source.claim(limit)
+def _rest_of(first: Sequence[str], items: Sequence[WorkItem]) -> list[str]:
+    """Return what of those asked for is still to come: nothing, if none of them has."""
+    got = {item.request.id for item in items}
+    rest = [request_id for request_id in first if request_id not in got]
+    return rest if len(rest) < len(first) else []
+
+
+def _claim(limit: int, first: Sequence[str], source: WorkSource) -> list[WorkItem]:
+    return source.claim(limit, first)
 
 
 def _renew(running: Collection[str], source: WorkSource) -> set[str]:

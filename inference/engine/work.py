@@ -63,8 +63,9 @@ class WorkSource(Protocol):
     def open(self) -> None:
         """Begin the engine's lease. Harmless when called again, and needed after it was lost."""
 
-    def claim(self, limit: int) -> list[WorkItem]:
-        """Take at most so many: the urgent before all, the others by turns of their teams."""
+    def claim(self, limit: int, first: Collection[str] = ()) -> list[WorkItem]:
+        """Take at most so many: what is named, if it waits, and the urgent before all, the others
+        by turns of their teams."""
 
     def finish(self, results: Sequence[WorkResult]) -> None:
         """Keep what these came to, and what they cost, all or nothing.

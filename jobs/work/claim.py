@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -19,7 +19,7 @@ from jobs.recorder.settling import Settlement
 from jobs.work import leases, policy
 from jobs.work.credit import Credit
 from jobs.work.ending import Ended, Outcome, keep_unserved
-from jobs.work.queue import Queue, Taken
+from jobs.work.queue import Ask, Queue, Taken
 from jobs.work.rows import Row
 
 
@@ -39,10 +39,8 @@ class LeaseOverError(Exception):
     """The engine's lease is over: it has to begin a new one first."""
 
 
-def claim(
-    queue: Queue, limit: int, credit: Credit, not_of: Collection[int], now: datetime
-) -> Claimed:
-    """Take at most so many, but none of the teams `not_of`.
+def claim(queue: Queue, ask: Ask, credit: Credit, now: datetime) -> Claimed:
+    """Take what is asked for.
 
     Raises `LeaseOverError`, what the database raises and what the Redis client raises; nothing is
     taken then.
@@ -50,7 +48,7 @@ def claim(
     with transaction.atomic():
         if not leases.is_held(queue.engine.id):
             raise LeaseOverError
-        taken = queue.take(limit, not_of)
+        taken = queue.take(ask)
         requests: dict[UUID, GenerationRequest] = {}
         over: list[Ended] = []
         for row, data, *_ in taken:

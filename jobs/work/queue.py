@@ -43,6 +43,14 @@ _TAKE_URGENT = _TAKE.format(
     {_IN_ORDER} LIMIT %(places)s FOR NO KEY UPDATE SKIP LOCKED
     """  # noqa: S608
 )
+_TAKE_NAMED = _TAKE.format(
+    chosen=f"""
+    SELECT id FROM {rows.TABLE}
+    WHERE id = ANY(%(named)s::uuid[]) AND state = 'pending' AND model = %(model)s
+        AND team_id <> ALL(%(not_of)s::bigint[]) AND {_MAY_RUN}
+    {_IN_ORDER} LIMIT %(places)s FOR NO KEY UPDATE SKIP LOCKED
+    """  # noqa: S608
+)
 # Rows are locked one by one, as long as there are places. By the inner limit PostgreSQL knows
 # beforehand that they are few: it takes a limit that it cannot know for a tenth of the rows.
 _TAKE_SHARES = _TAKE.format(
@@ -95,6 +103,14 @@ WHERE step > 0 ORDER BY step
 """  # noqa: S608
 
 
+class Ask(NamedTuple):
+    """How many rows an engine asks for, which before all others, and of which teams none."""
+
+    places: int
+    first: Collection[str] = ()
+    not_of: Collection[int] = ()
+
+
 class Taken(NamedTuple):
     """A row that is the engine's now, and what it asks for."""
 
@@ -117,19 +133,27 @@ class Queue:
         # The team that had the last turn, of each rank.
         self._after = dict.fromkeys(_RANKS, 0)
 
-    def take(self, places: int, not_of: Collection[int]) -> list[Taken]:
-        """Make at most so many rows the engine's, in the caller's transaction, in their order.
+    def take(self, ask: Ask) -> list[Taken]:
+        """Make rows the engine's, in the caller's transaction, and return them in their order.
 
-        None of the teams `not_of`. What others are taking at this moment is passed over.
+        What others are taking at this moment is passed over.
         """
-        taken: list[Taken] = []
+        not_of = ask.not_of
+        taken = self._take_named(ask) if ask.first else []
+        if len(taken) == ask.places:
+            return sorted(taken, key=_order)
         for (rank,) in self._ask(_WAITING_RANKS, ranks=_RANKS):
-            left = places - len(taken)
+            left = ask.places - len(taken)
             if rank == policy.URGENT_RANK:
                 taken += self._taken(_TAKE_URGENT, not_of=list(not_of), places=left)
             else:
                 taken += self._take_shares(rank, left, set(not_of))
         return sorted(taken, key=_order)
+
+    def _take_named(self, ask: Ask) -> list[Taken]:
+        return self._taken(
+            _TAKE_NAMED, named=list(ask.first), not_of=list(ask.not_of), places=ask.places
+        )
 
     def _take_shares(self, rank: int, places: int, nothing_of: set[int]) -> list[Taken]:
         taken: list[Taken] = []

@@ -17,7 +17,7 @@ from jobs.work import leases
 from jobs.work.claim import LeaseOverError, claim
 from jobs.work.credit import Credit
 from jobs.work.finish import fail, finish
-from jobs.work.queue import Queue
+from jobs.work.queue import Ask, Queue
 from jobs.work.records import Engine
 
 logger = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ class DatabaseSource:
         close_old_connections()
         leases.open_lease(*self._engine)
 
-    def claim(self, limit: int) -> list[WorkItem]:
-        """Take at most so many, as `jobs.work.queue` orders them."""
+    def claim(self, limit: int, first: Collection[str] = ()) -> list[WorkItem]:
+        """Take at most so many: what is named, and then as `jobs.work.queue` orders them."""
         close_old_connections()
         self._reap()
         for _ in range(_ROUNDS):
@@ -57,9 +57,8 @@ class DatabaseSource:
                 team: until for team, until in self._short_until_s.items() if until > now_s
             }
             try:
-                claimed = claim(
-                    self._queue, limit, self._credit, self._short_until_s, timezone.now()
-                )
+                ask = Ask(limit, first, self._short_until_s)
+                claimed = claim(self._queue, ask, self._credit, timezone.now())
             except LeaseOverError:
                 leases.open_lease(*self._engine)
                 continue

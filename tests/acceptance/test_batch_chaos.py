@@ -34,8 +34,8 @@ _CHAOS_S = 120.0
 _QUIET_S = 3.0
 _FRESH_S = 0.2
 # Of the one batch, which comes first, and of the other, which lasts beyond the last kill.
-_MESSAGES = 200
-_ROWS = 500
+_MESSAGES = 280
+_ROWS = 650
 _FOLLOWERS = 3
 _PATIENCE_S = 300.0
 _PROMPT_TOKENS = 12
@@ -331,7 +331,7 @@ def _check_work(install: _Install) -> None:
         " count(*) FILTER (WHERE deaths > 0) FROM jobs_work GROUP BY batch_id ORDER BY 1",
     )
     assert [(count, done) for count, done, _ in found] == [(_MESSAGES, _MESSAGES), (_ROWS, _ROWS)]
-    assert all(died for _, _, died in found)
+    assert all(died for _, _, died in found), found
     ((continued,),) = rows(
         install.stack,
         "SELECT count(*) FROM jobs_requestrecord WHERE dialect = 'responses' AND attempts > 1",

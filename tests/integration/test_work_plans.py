@@ -24,7 +24,7 @@ from jobs.work import leases, pending
 from jobs.work.backlog import read_backlog
 from jobs.work.cancel import cancel
 from jobs.work.enqueue import insert
-from jobs.work.queue import Queue
+from jobs.work.queue import Ask, Queue
 from jobs.work.source import DatabaseSource
 from tests.work import finished, new_batch, new_source, new_work, rows_of
 
@@ -163,7 +163,7 @@ def test_many_rows_of_one_team_neither_hide_those_of_another_nor_are_looked_thro
     queue = Queue(source._engine)
     insert(new_work(team_id=3) for _ in range(4))
     with explained() as looked, transaction.atomic():
-        assert [each.row.team_id for each in queue.take(4, {1})] == [3] * 4
+        assert [each.row.team_id for each in queue.take(Ask(4, not_of={1}))] == [3] * 4
     check(looked, AT_ONCE)
 
 

@@ -262,6 +262,24 @@ async def test_work_to_be_run_alone_has_no_other_beside_it(
     assert any({item.request.id for item in before} <= ids for ids in seen)
 
 
+async def test_work_to_be_run_alone_is_not_put_off_by_what_comes_meanwhile(
+    start: Any, eventually: Eventually
+) -> None:
+    slow = 'script: {"tokens": 5, "token_delay_s": 0.02}'
+    alone = [make_item(slow, alone=True) for _ in range(3)]
+    source = FakeSource(make_item(slow), *alone)
+    async with start(source) as engine:
+        # Each of them is more urgent than those, and there is always another.
+        while not all(source.ending_of(item) for item in alone):
+            if not source.pending or source.pending[0].alone:
+                source.pending.insert(0, make_item(slow))
+                engine.drain.wake()
+            await asyncio.sleep(0)
+    ended = [result.item.request.id for result in source.results]
+    places = [ended.index(item.request.id) for item in alone]
+    assert max(places) - min(places) == 2
+
+
 async def test_told_to_stop_it_gives_back_what_runs(start: Any, eventually: Eventually) -> None:
     item = make_item(ENDLESS)
     source = FakeSource(item)

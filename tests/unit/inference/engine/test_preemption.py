@@ -109,12 +109,11 @@ async def test_work_that_was_preempted_three_times_is_left_to_run(
         assert engine.drain.in_flight == 1
 
 
-@pytest.mark.parametrize(
-    "fields", [{"urgent": True}, {"alone": True}, {"deadline_s": time.time() + 300}]
-)
+@pytest.mark.parametrize("what", ["urgent", "alone", "late"])
 async def test_work_that_must_not_wait_is_not_preempted(
-    start: Any, eventually: Eventually, fields: dict[str, Any]
+    start: Any, eventually: Eventually, what: str
 ) -> None:
+    fields = {"deadline_s": time.time() + 300} if what == "late" else {what: True}
     item = in_lane(Lane.BATCH, **fields)
     async with start(FakeSource(item)) as engine:
         await is_under_way(engine, eventually, item)

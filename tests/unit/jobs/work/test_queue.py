@@ -16,7 +16,7 @@ from inference.request import Lane
 from jobs.models import Work
 from jobs.work import pending
 from jobs.work.enqueue import NewWork, insert
-from jobs.work.queue import Queue, Taken
+from jobs.work.queue import Ask, Queue, Taken
 from jobs.work.records import Engine
 from tests.work import MODEL, new_work
 
@@ -49,42 +49,52 @@ def end(taken: Iterable[Taken]) -> None:
 
 def test_teams_share_the_places_alike() -> None:
     insert([*works(9, 1), *works(9, 2, deadline_at=LATER - timedelta(hours=9)), *works(9, 3)])
-    assert teams(queue().take(6, ())) == {1: 2, 2: 2, 3: 2}
+    assert teams(queue().take(Ask(6))) == {1: 2, 2: 2, 3: 2}
+
+
+def test_what_is_asked_for_by_name_comes_first() -> None:
+    insert([*works(3, 1), *works(3, 2)])
+    mine = queue()
+    named = list(Work.objects.filter(team_id=2).order_by("-id").values_list("pk", flat=True)[:2])
+    asked = [str(request_id) for request_id in named]
+    assert {each.row.id for each in mine.take(Ask(2, first=asked))} == set(named)
+    # They run already.
+    assert teams(mine.take(Ask(3, first=asked))) == {1: 3}
 
 
 def test_what_a_team_does_not_need_the_others_get() -> None:
     insert([*works(20, 1), *works(1, 2), *works(3, 3)])
-    assert teams(queue().take(12, ())) == {1: 8, 2: 1, 3: 3}
-    assert teams(queue().take(50, ())) == {1: 12}
+    assert teams(queue().take(Ask(12))) == {1: 8, 2: 1, 3: 3}
+    assert teams(queue().take(Ask(50))) == {1: 12}
 
 
 def test_a_place_goes_to_the_team_that_has_the_fewest_here() -> None:
     insert(works(20, 1))
     mine, other = queue(), queue()
-    running = mine.take(4, ())
+    running = mine.take(Ask(4))
     insert([*works(20, 2), *works(1, 3)])
-    assert teams(mine.take(1, ())) == {2: 1}
-    assert teams(mine.take(1, ())) == {3: 1}
-    assert teams(mine.take(3, ())) == {2: 3}
+    assert teams(mine.take(Ask(1))) == {2: 1}
+    assert teams(mine.take(Ask(1))) == {3: 1}
+    assert teams(mine.take(Ask(3))) == {2: 3}
     # Both have four now.
-    assert teams(mine.take(2, ())) == {1: 1, 2: 1}
+    assert teams(mine.take(Ask(2))) == {1: 1, 2: 1}
     end(running)
-    assert teams(mine.take(4, ())) == {1: 4}
+    assert teams(mine.take(Ask(4))) == {1: 4}
     # What runs elsewhere does not count.
-    assert teams(other.take(2, ())) == {1: 1, 2: 1}
+    assert teams(other.take(Ask(2))) == {1: 1, 2: 1}
 
 
 def test_a_team_that_has_nothing_here_is_found_behind_those_that_have() -> None:
     insert(work for team in (1, 2, 3) for work in works(5, team))
     mine = queue()
-    running = mine.take(3, ())
+    running = mine.take(Ask(3))
     end(each for each in running if each.row.team_id == 3)
-    assert teams(mine.take(1, ())) == {3: 1}
+    assert teams(mine.take(Ask(1))) == {3: 1}
 
 
 def test_rows_of_both_lanes_count_for_their_team() -> None:
     insert([*works(2, 1, lane=Lane.BACKGROUND), *works(9, 1), *works(9, 2)])
-    assert teams(queue().take(6, ())) == {1: 3, 2: 3}
+    assert teams(queue().take(Ask(6))) == {1: 3, 2: 3}
 
 
 def test_where_teams_are_more_than_places_they_take_turns() -> None:
@@ -92,20 +102,20 @@ def test_where_teams_are_more_than_places_they_take_turns() -> None:
     mine = queue()
     turns = []
     for _ in range(10):
-        (taken,) = mine.take(1, ())
+        (taken,) = mine.take(Ask(1))
         turns.append(taken.row.team_id)
         end([taken])
     assert turns == [1, 2, 3, 4, 5, 6, 7, 1, 2, 3]
-    assert teams(mine.take(5, ())) == {4: 1, 5: 1, 6: 1, 7: 1, 1: 1}
+    assert teams(mine.take(Ask(5))) == {4: 1, 5: 1, 6: 1, 7: 1, 1: 1}
 
 
 def test_a_background_response_of_any_team_is_before_the_batches_of_all() -> None:
     background = works(1, 1, lane=Lane.BACKGROUND)
     insert([*works(5, 1), *works(5, 2), *background])
     mine = queue()
-    assert ids(mine.take(1, ())) == [background[0].id]
+    assert ids(mine.take(Ask(1))) == [background[0].id]
     insert(works(3, 1, lane=Lane.BACKGROUND))
-    taken = mine.take(4, ())
+    taken = mine.take(Ask(4))
     assert [each.row.lane for each in taken] == ["background"] * 3 + ["batch"]
     assert taken[-1].row.team_id == 2
 
@@ -117,7 +127,7 @@ def test_urgent_rows_come_before_all_the_earliest_deadline_first_whose_ever_they
     other = works(1, 3, deadline_at=soon[2] + timedelta(seconds=1), **day)
     insert([*works(9, 2, lane=Lane.BACKGROUND), *reversed(urgent), *other])
     assert pending.rise(NOW) == 5
-    taken = queue().take(6, ())
+    taken = queue().take(Ask(6))
     assert ids(taken[:5]) == [each.id for each in (*urgent[:3], *other, urgent[3])]
     assert [each.is_urgent for each in taken] == [True] * 5 + [False]
     assert taken[5].row.team_id == 2
@@ -128,13 +138,13 @@ def test_of_a_team_the_earliest_deadline_comes_first() -> None:
     rows = [work for each in hours for work in works(1, 1, deadline_at=NOW + each)]
     insert(rows)
     mine = queue()
-    assert [ids(mine.take(1, ()))[0] for _ in range(3)] == [rows[n].id for n in (1, 0, 2)]
+    assert [ids(mine.take(Ask(1)))[0] for _ in range(3)] == [rows[n].id for n in (1, 0, 2)]
 
 
 def test_rows_of_one_deadline_that_begin_alike_follow_each_other() -> None:
     insert([work for prefix in (5, -3, 2**40, -3, 5, 2**40) for work in works(1, 1, prefix=prefix)])
     mine = queue()
-    taken = [each for _ in range(3) for each in mine.take(2, ())]
+    taken = [each for _ in range(3) for each in mine.take(Ask(2))]
     assert [each.prefix for each in taken] == [-3, -3, 5, 5, 2**40, 2**40]
     assert ids(taken[:2]) == sorted(ids(taken[:2]))
 
@@ -143,8 +153,8 @@ def test_a_team_that_is_passed_over_gets_nothing_and_keeps_nobody_waiting() -> N
     urgent = works(3, 1, created_at=NOW - timedelta(days=1), deadline_at=NOW + timedelta(minutes=9))
     insert([*urgent, *works(9, 1), *works(2, 2), *works(9, 3)])
     pending.rise(NOW)
-    assert teams(queue().take(6, {1})) == {2: 2, 3: 4}
-    assert queue().take(6, {1, 3}) == []
+    assert teams(queue().take(Ask(6, not_of={1}))) == {2: 2, 3: 4}
+    assert queue().take(Ask(6, not_of={1, 3})) == []
 
 
 def test_rows_that_are_to_wait_or_late_are_passed_over_for_those_of_others() -> None:
@@ -152,8 +162,8 @@ def test_rows_that_are_to_wait_or_late_are_passed_over_for_those_of_others() -> 
     rows = Work.objects
     rows.filter(team_id=1).update(not_before=timezone.now() + timedelta(minutes=1))
     rows.filter(team_id=2).update(deadline_at=timezone.now() - timedelta(minutes=1))
-    assert teams(queue().take(2, ())) == {3: 2}
-    assert teams(queue().take(9, ())) == {3: 2}
+    assert teams(queue().take(Ask(2))) == {3: 2}
+    assert teams(queue().take(Ask(9))) == {3: 2}
 
 
 def test_teams_whose_rows_all_have_to_wait_are_not_asked_one_after_another(
@@ -163,4 +173,4 @@ def test_teams_whose_rows_all_have_to_wait_are_not_asked_one_after_another(
     Work.objects.update(not_before=timezone.now() + timedelta(minutes=1))
     insert(works(1, 200))
     with django_assert_max_num_queries(3):
-        assert teams(queue().take(1, ())) == {200: 1}
+        assert teams(queue().take(Ask(1))) == {200: 1}
