@@ -24,7 +24,7 @@ _MARGIN = 0.9
 # much longer once realtime has been quiet for long.
 _LEAST_PREFILL_SHARE = 0.25
 _QUIET_PREFILL_SHARE = 4.0
-_QUIET_AFTER_S = 30.0
+_QUIET_AFTER_S = 300.0
 # What realtime asks is taken to be as long as it lately was; before any, so long.
 _PROMPT_TOKENS = 64
 _PROMPT_MEMORY = 20

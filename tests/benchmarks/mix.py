@@ -43,7 +43,7 @@ _PRIORITY = 10
 
 # Numbers of uses that no mix comes to.
 _QUIET_USES = 900
-_QUIET_AFTER_S = 65
+_QUIET_AFTER_S = 305
 T = TypeVar("T")
 
 _METHOD = """\
@@ -170,7 +170,7 @@ def _quiet(
         _Arm(OURS, lambda number: tandem.alone(rows(number))),
         _Arm(THEIRS, lambda number: run_batch(stack, arguments, rows(number))),
     ]
-    # Until then the engine keeps places free for as many requests as there were lately.
+    # Until then the engine reckons with requests, and keeps its steps short for them.
     time.sleep(_QUIET_AFTER_S)
     rounds = _QUICK_QUIET_ROUNDS if quick else _QUIET_ROUNDS
     return in_turn(pair, rounds, lambda arm, number: arm.run(number))
