@@ -143,10 +143,20 @@ class PacedScheduler(Scheduler):  # type: ignore[misc]
         self._row_steps += demand.work_rows
         self._held_row_steps += demand.work_rows - min(share.rows, demand.work_rows)
         # A prompt of work that is half way through would come before one of realtime's that waits.
-        self._offers_prefill = share.prefill_tokens > 0 and not asked
-        work_tokens = self._hold(share.rows, prefills=self._offers_prefill)
+        prefills = share.prefill_tokens > 0 and not asked
+        work_tokens = self._hold(share.rows, prefills=prefills)
+        self._offers_prefill = prefills and self._has_room_for_prompts(ready)
         prefill_tokens = share.prefill_tokens << self._refusals
         return int(realtime_tokens + work_tokens + prefill_tokens)
+
+    def _has_room_for_prompts(self, ready: Sequence[Request]) -> bool:
+        """Whether the cache has room for the next prompt of work: one that waits for room has
+        refused nothing."""
+        if any(each.priority > REALTIME and each.is_prefill_chunk for each in self.running):
+            return True
+        waiting = next((each for each in ready if each.priority > REALTIME), None)
+        free = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        return waiting is not None and self._blocks_needed(waiting) <= free
 
     def _demand(self, ready: Sequence[Request]) -> tuple[Demand, int]:
         """Return what could run, and how many tokens of it are realtime's."""

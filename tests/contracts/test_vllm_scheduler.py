@@ -317,6 +317,18 @@ def test_prompts_that_cannot_be_cut_so_short_are_offered_more(
     assert all("beside" in each for each in ran)
 
 
+def test_prompts_that_waited_for_the_cache_are_cut_like_any(engine: Engine) -> None:
+    engine.add("beside", Lane.REALTIME, 10 * BLOCK_TOKENS)
+    engine.add("large", Lane.REALTIME, 8 * BLOCK_TOKENS, salt=2)
+    engine.step()
+    engine.share = lambda demand: Share(demand.work_rows, min(50, demand.work_prefill_tokens))
+    engine.add("row", Lane.BATCH, 6 * BLOCK_TOKENS, salt=1)
+    for _ in range(10):
+        assert "row" not in engine.step()
+    engine.leave("large")
+    assert engine.step() == {"beside": 1, "row": 50}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_an_engine_that_plans_ahead_ends_everything(
     config: Any, monkeypatch: pytest.MonkeyPatch, seed: int
