@@ -120,38 +120,22 @@ def run_round(
 
     Raises `RuntimeError` if not one answer was whole: there is nothing to compare then.
     """
-    return _run(
-        arm,
-        Load(
-            port=arm.port,
-            path=arm.path,
-            headers=arm.headers,
-            bodies=_named(arm, bodies),
-            concurrency=concurrency,
-            spacing_s=spacing_s,
-        ),
-    )
+    return _run(arm, bodies, concurrency=concurrency, spacing_s=spacing_s)
 
 
 def run_trace(arm: Arm, bodies: list[dict[str, Any]], at_s: list[float]) -> Round:
     """Send each body when it is due, whatever became of those before. As `run_round` otherwise."""
-    return _run(
-        arm,
-        Load(
-            port=arm.port,
-            path=arm.path,
-            headers=arm.headers,
-            bodies=_named(arm, bodies),
-            at_s=at_s,
-        ),
+    return _run(arm, bodies, at_s=at_s)
+
+
+def _run(arm: Arm, bodies: list[dict[str, Any]], **when: Any) -> Round:
+    load = Load(
+        port=arm.port,
+        path=arm.path,
+        headers=arm.headers,
+        bodies=[body | {"model": arm.model} for body in bodies],
+        **when,
     )
-
-
-def _named(arm: Arm, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [body | {"model": arm.model} for body in bodies]
-
-
-def _run(arm: Arm, load: Load) -> Round:
     before = {name: _tree_cpu_s(pid) for name, pid in arm.processes.items()}
     machine_before = psutil.cpu_times()
     taken = take(load)
