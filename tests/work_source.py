@@ -68,8 +68,10 @@ class FakeSource:
     def claim(self, limit: int, first: Collection[str] = ()) -> list[WorkItem]:
         self._called()
         self.limits.append(limit)
-        self.pending.sort(key=lambda item: item.request.id not in first)
-        claimed, self.pending = self.pending[:limit], self.pending[limit:]
+        # Tests add to the list meanwhile, from another thread: it is neither sorted nor replaced.
+        claimed = sorted(self.pending, key=lambda item: item.request.id not in first)[:limit]
+        for item in claimed:
+            self.pending.remove(item)
         self.taken |= {item.request.id: item for item in claimed}
         return claimed
 

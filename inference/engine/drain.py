@@ -171,8 +171,11 @@ class Drain:
                 self._woken.clear()
                 first, self._alone_ids = self._alone_ids, []
                 done = await self._thread.do(partial(_claim, permits, first))
-                items = [] if done.exception() else done.result()
-                self._alone_ids = _rest_of(first, items)
+                if done.exception():
+                    items, self._alone_ids = [], first
+                else:
+                    items = done.result()
+                    self._alone_ids = _rest_of(first, items)
                 permits -= self._begin(items)
             finally:
                 self._admission.release(_LANE, permits)

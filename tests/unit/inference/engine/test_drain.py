@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from inference.backends.port import Tally
 from inference.backends.scripted import ScriptedBackend
@@ -278,6 +279,28 @@ async def test_work_to_be_run_alone_is_not_put_off_by_what_comes_meanwhile(
     ended = [result.item.request.id for result in source.results]
     places = [ended.index(item.request.id) for item in alone]
     assert max(places) - min(places) == 2
+
+
+async def test_nor_by_a_database_that_was_away_in_between(
+    start: Any, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain_module, "POLL_S", 0.05)
+    slow = 'script: {"tokens": 5, "token_delay_s": 0.02}'
+    alone = make_item(slow, alone=True)
+    source = FakeSource(make_item(slow), alone)
+    asked: list[list[str]] = []
+    claim = source.claim
+
+    def upset(limit: int, first: Any = ()) -> list[WorkItem]:
+        asked.append(list(first))
+        if first and len(asked) == asked.index(list(first)) + 1:
+            raise OperationalError("the database is away")
+        return claim(limit, first)
+
+    source.claim = upset  # type: ignore[method-assign]
+    async with start(source):
+        await eventually(lambda: source.ending_of(alone) is not None)
+    assert asked.count([alone.request.id]) == 2
 
 
 async def test_told_to_stop_it_gives_back_what_runs(start: Any, eventually: Eventually) -> None:
