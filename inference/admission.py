@@ -2,7 +2,8 @@
 
 Work in the lower lanes takes whatever is free, save a few places that it leaves free at any time:
 a realtime request that comes finds one, and need not wait until something ends. They are as many as
-realtime lately needed. Should more come at once, work gives up places that it has.
+realtime lately needed. Should more come at once, or one when realtime was quiet for so long that
+none are left free, work gives up places that it has.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from itertools import count
 from typing import NamedTuple
 
 from inference.request import URGENCY, Lane
+
+QUIET_AFTER_S = 300.0
+"""So long after the last realtime request work has the whole engine."""
 
 # How many places realtime needs is remembered for one to two of these.
 _PEAK_S = 30.0
@@ -70,6 +74,8 @@ class Admission:
         # Asks work for a place, and says whether it gives one up.
         self.reclaim: Callable[[], bool] = lambda: False
         self._most_kept = max(1, int(capacity * _MOST_KEPT)) if capacity > 1 else 0
+        self._clock = clock
+        self._realtime_at_s = clock()
         self._peak = _Peak(clock)
         self._held: Counter[Lane] = Counter()
         self._standing_by = False
@@ -94,8 +100,11 @@ class Admission:
     def kept(self) -> int:
         """Places that the lower lanes leave free, beside those that realtime requests use.
 
-        One at least, and as many as lead to one more than realtime used at most in the last minute.
+        One at least, and as many as lead to one more than realtime used at most in the last minute;
+        none when realtime has been quiet for long.
         """
+        if self._is_quiet():
+            return 0
         needed = self._peak.value() + 1 - self._held[Lane.REALTIME]
         return min(self._most_kept, max(1, needed))
 
@@ -128,13 +137,21 @@ class Admission:
         self._take(lane, taken)
         return taken
 
+    def _is_quiet(self) -> bool:
+        since_s = self._clock() - self._realtime_at_s
+        return not self._held[Lane.REALTIME] and since_s > QUIET_AFTER_S
+
     def _has_others_before(self, lane: Lane) -> bool:
         return bool(self._waiting) and self._waiting[0].urgency <= URGENCY[lane]
 
     def _take(self, lane: Lane, permits: int) -> None:
         self._held[lane] += permits
         if lane is Lane.REALTIME:
-            self._peak.see(self._held[lane])
+            self._saw_realtime()
+
+    def _saw_realtime(self) -> None:
+        self._realtime_at_s = self._clock()
+        self._peak.see(self._held[Lane.REALTIME])
 
     def tick(self) -> None:
         """Hand out what is not kept any more. To be called now and then."""
@@ -144,7 +161,7 @@ class Admission:
         """Give permits back."""
         if lane is Lane.REALTIME:
             # Those that ran for longer than a peak is remembered count, too.
-            self._peak.see(self._held[lane])
+            self._saw_realtime()
         self._held[lane] -= permits
         self._serve()
 
@@ -169,9 +186,15 @@ class Admission:
         return self._standing_by
 
     def begin(self) -> None:
-        """The request that was waited for has come: it holds the permit now."""
+        """The request that was waited for has come: it holds the permit now.
+
+        After a long quiet work may have that place. It is asked to give one up, and the engine has
+        one request too many until it has.
+        """
         self._standing_by = False
         self._take(Lane.REALTIME, 1)
+        if self.in_use > self.capacity:
+            self.reclaim()
 
     def _serve(self) -> None:
         """Hand out what is free. Where the first in line finds no room, nobody behind it does."""

@@ -15,16 +15,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from inference.admission import QUIET_AFTER_S
 from inference.pace_stats import PaceStats
 from inference.step_model import Step, StepModel
 
 # Targets are aimed at from below: no prediction is exact.
 _MARGIN = 0.9
+# A first token waits for more than the engine's steps, and for more than one of those that are
+# predicted: its way here, and the rest of the step that it found.
+_TTFT_MARGIN = 0.75
 # A step that prefills work may always take so much longer than one that only decodes it; and so
 # much longer once realtime has been quiet for long.
 _LEAST_PREFILL_SHARE = 0.25
 _QUIET_PREFILL_SHARE = 4.0
-_QUIET_AFTER_S = 300.0
 # What realtime asks is taken to be as long as it lately was; before any, so long.
 _PROMPT_TOKENS = 64
 _PROMPT_MEMORY = 20
@@ -151,7 +154,7 @@ class Pace:
         """Return what fits beside realtime until its targets are used up."""
         limit_s = self.itl_target_s * _MARGIN if demand.rows else float("inf")
         if demand.prefill_tokens:
-            left_s = self.ttft_target_s * _MARGIN - demand.waited_s
+            left_s = self.ttft_target_s * _TTFT_MARGIN - demand.waited_s
             limit_s = min(limit_s, max(left_s, 0.0))
         own = Step(demand.rows, demand.prefill_tokens, demand.context_tokens)
         left_s = limit_s - self.model.predict(own)
@@ -167,11 +170,11 @@ class Pace:
     def _quiet_prefill(self, demand: Demand, now_s: float) -> int:
         """Return how much is prefilled while realtime is quiet: a request may come any moment,
         and must not find a step that runs for long."""
-        is_quiet = now_s - self._realtime_at_s > _QUIET_AFTER_S
+        is_quiet = now_s - self._realtime_at_s > QUIET_AFTER_S
         least = _QUIET_PREFILL_SHARE if is_quiet else _LEAST_PREFILL_SHARE / self._steps_ahead
         rows = Step(demand.work_rows, 0, demand.work_context_tokens)
         decode_s = max(self.model.predict(rows), self.idle_itl_s)
-        wait_s = (self.ttft_target_s * _MARGIN - self.idle_ttft_s) / self._steps_ahead
+        wait_s = (self.ttft_target_s * _TTFT_MARGIN - self.idle_ttft_s) / self._steps_ahead
         spare_s = wait_s - decode_s
         left_s = max(spare_s, decode_s * least)
         return min(demand.work_prefill_tokens, max(1, _times(left_s, self.model.token_s)))

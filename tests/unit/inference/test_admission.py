@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from inference.admission import Admission
+from inference.admission import QUIET_AFTER_S, Admission
 from inference.request import Lane
 from tests.conftest import Eventually
 
@@ -105,7 +105,7 @@ def test_a_peak_is_forgotten_while_nobody_looks() -> None:
     admission = Admission(64, clock)
     admission.try_acquire(Lane.REALTIME, 5)
     admission.release(Lane.REALTIME, 5)
-    clock.now_s += 3600
+    clock.now_s += 100
     assert admission.kept == 1
 
 
@@ -250,3 +250,54 @@ async def test_nobody_stands_by_before_who_waits_for_a_permit() -> None:
     admission.release(Lane.REALTIME)
     assert not admission.try_stand_by()
     await one_more
+
+
+def test_after_a_long_quiet_work_has_the_whole_engine() -> None:
+    clock = Clock()
+    admission = Admission(8, clock)
+    clock.now_s += QUIET_AFTER_S
+    assert admission.room(Lane.BATCH) == 7
+    clock.now_s += 1.0
+    assert admission.try_stand_by()
+    assert admission.try_acquire(Lane.BATCH, 1000) == 8
+
+
+def test_who_stood_by_begins_though_work_has_its_place_and_work_gives_it_up() -> None:
+    clock = Clock()
+    admission = Admission(8, clock)
+    reclaimed: list[int] = []
+
+    def reclaim() -> bool:
+        reclaimed.append(admission.in_use)
+        admission.release(Lane.BATCH)
+        return True
+
+    admission.reclaim = reclaim
+    clock.now_s += QUIET_AFTER_S + 1.0
+    assert admission.try_stand_by()
+    admission.try_acquire(Lane.BATCH, 1000)
+    admission.begin()
+    assert reclaimed == [9]
+    assert (admission.held(Lane.REALTIME), admission.held(Lane.BATCH)) == (1, 7)
+    assert admission.kept == 1
+
+
+def test_a_request_that_begins_in_a_free_place_takes_none_from_work() -> None:
+    admission = Admission(8)
+    admission.reclaim = lambda: pytest.fail("work was asked for a place")
+    assert admission.try_stand_by()
+    admission.try_acquire(Lane.BATCH, 1000)
+    admission.begin()
+
+
+def test_the_quiet_begins_when_the_last_realtime_request_ends() -> None:
+    clock = Clock()
+    admission = Admission(8, clock)
+    admission.try_acquire(Lane.REALTIME, 1)
+    clock.now_s += QUIET_AFTER_S + 1.0
+    assert admission.room(Lane.BATCH) == 6
+    admission.release(Lane.REALTIME)
+    clock.now_s += QUIET_AFTER_S - 1.0
+    assert admission.room(Lane.BATCH) == 7
+    clock.now_s += 2.0
+    assert admission.room(Lane.BATCH) == 8
