@@ -188,8 +188,8 @@ class Admission:
     def begin(self) -> None:
         """The request that was waited for has come: it holds the permit now.
 
-        After a long quiet work may have that place. It is asked to give one up, and the engine has
-        one request too many until it has.
+        After a long quiet work may have that place. It is asked to give one up, and until it has
+        the engine runs one more than its capacity.
         """
         self._standing_by = False
         self._take(Lane.REALTIME, 1)

@@ -21,13 +21,13 @@ from inference.step_model import Step, StepModel
 
 # Targets are aimed at from below: no prediction is exact.
 _MARGIN = 0.9
-# A first token waits for more than the engine's steps, and for more than one of those that are
-# predicted: its way here, and the rest of the step that it found.
-_TTFT_MARGIN = 0.75
+# A first token waits for more than the step that is planned: for its way here, the rest of the step
+# that it found, and the prompts of others who came just before.
+_TTFT_MARGIN = 0.6
 # A step that prefills work may always take so much longer than one that only decodes it; and so
 # much longer once realtime has been quiet for long.
 _LEAST_PREFILL_SHARE = 0.25
-_QUIET_PREFILL_SHARE = 4.0
+_QUIET_PREFILL_SHARE = 2.0
 # What realtime asks is taken to be as long as it lately was; before any, so long.
 _PROMPT_TOKENS = 64
 _PROMPT_MEMORY = 20

@@ -101,7 +101,8 @@ def engine_arguments(entry: ModelEntry, models_dir: Path) -> Namespace:
     options.setdefault("limit_mm_per_prompt", {"image": images, "video": 0, "audio": 0})
     if cache_gib:
         options.setdefault("kv_cache_memory_bytes", int(cache_gib * 2**30))
-    options["max_num_seqs"] = max(entry.capacity, options.get("max_num_seqs", 0))
+    # One more: a realtime request that ends a long quiet begins before work has given it a place.
+    options["max_num_seqs"] = max(entry.capacity + 1, options.get("max_num_seqs", 0))
     options |= {
         "model": str(weights),
         "served_model_name": [entry.id],

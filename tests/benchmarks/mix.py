@@ -51,7 +51,9 @@ _METHOD = """\
 answers of 32 to 64, sent as a Poisson process, {mean} s apart on average, for {window} s, whether
 or not earlier ones are answered. A round's arrivals and lengths are the same for all arms; each
 prompt begins as no other does, so that none is found in a cache. *{idle}* sends {few} of them one
-after the other to Tandem with nothing beside them: what the idle engine does.
+after the other to Tandem with nothing beside them: what the idle engine does. A round on Tandem
+begins with one that does not count, before the batch: the engine knows then that realtime is about.
+What a request meets that ends a long quiet is measured apart.
 
 The *batch* has {rows} rows with prompts of the same kind and answers of 64 tokens. On Tandem it is
 a batch of OpenAI's, with a gateway, an engine worker and a clerk. To *vLLM* a client sends all rows
@@ -68,6 +70,8 @@ of Tandem's worker, except that it counts (no `--disable-log-stats`):
 Tandem from the moment at which the engine takes it, through
 `python -m vllm.entrypoints.openai.run_batch` with the same engine arguments and the same rows from
 the moment at which it opens its input, the engine being up, to that at which its output is written.
+After that, {quiet_s} s and more since the last realtime request, one is sent beside another such
+batch, when its first rows have ended and others begin.
 
 First token is from the request's first byte to the first frame with text; between tokens is the
 mean of each answer after its first token, and of those the mean; a gap is from one frame with text
@@ -95,7 +99,7 @@ def measure(stack: Stack, *, quick: bool) -> Section:
         rounds = _QUICK_ROUNDS if quick else _ROUNDS
         taken = in_turn(mixes.arms(), rounds, lambda arm, number: arm.run(number))
     quiet = _quiet(stack, tandem, arguments, quick=quick)
-    describe(section, Results(taken, quiet))
+    describe(section, Results(taken, quiet, mixes.ending_quiet()))
     return section
 
 
@@ -112,6 +116,7 @@ def _method(stack: Stack, arguments: arms.VllmArguments, *, quick: bool) -> str:
         priority=_PRIORITY,
         flags=flags,
         quiet=_QUICK_QUIET_ROWS if quick else _QUIET_ROWS,
+        quiet_s=_QUIET_AFTER_S,
     )
 
 
@@ -128,7 +133,7 @@ class _Mixes:
         return [
             _Arm(IDLE, self._one_at_a_time),
             _Arm(ALONE, lambda number: Taken(self._realtime(number, self._tandem.arm))),
-            _Arm(MIX, partial(self._mixed, self._tandem.mixed)),
+            _Arm(MIX, self._mixed_on_tandem),
             _Arm(PRIORITISED, partial(self._mixed, prioritised)),
             _Arm(PLAIN, partial(self._mixed, self._vllm.mixed)),
         ]
@@ -138,8 +143,17 @@ class _Mixes:
         for arm in (self._tandem.arm, self._vllm.arm):
             run_round(arm, self._some(0), _ONE_AT_A_TIME)
 
+    def ending_quiet(self) -> Round:
+        """Send one request while a batch fills Tandem's engine."""
+        rows = batch_file(_QUIET_ROWS, next(self._uses), self._tandem.arm.model)
+        return self._tandem.ending_quiet(rows, lambda arm: run_round(arm, self._some(0)[:1], 1))
+
     def _one_at_a_time(self, number: int) -> Taken:
         return Taken(run_round(self._tandem.arm, self._some(number), 1))
+
+    def _mixed_on_tandem(self, number: int) -> Taken:
+        run_round(self._tandem.arm, self._some(number)[:1], 1)
+        return self._mixed(self._tandem.mixed, number)
 
     def _realtime(self, number: int, arm: Arm) -> Round:
         requests = self._trace(number)

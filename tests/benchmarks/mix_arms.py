@@ -64,9 +64,7 @@ class Tandem:
 
     def mixed(self, rows: bytes, realtime: Realtime, window_s: float) -> Mixed:
         """Measure realtime requests beside a batch of these rows, from the end of its first."""
-        batch = self._begin(rows)
-        self._wait(batch, lambda now: _completed(now) > 0, "its first row has ended")
-        taken = realtime(self.arm)
+        batch, taken = self._beside(rows, realtime)
         end_s = taken.began_at_s + window_s
         _sit_out(end_s)
         self._end(batch)
@@ -77,6 +75,12 @@ class Tandem:
             ran_out=sum(taken_s < end_s for taken_s, _ in begun) >= rows.count(b"\n"),
         )
 
+    def ending_quiet(self, rows: bytes, realtime: Realtime) -> Round:
+        """The same, for the sake of the realtime requests alone."""
+        batch, taken = self._beside(rows, realtime)
+        self._end(batch)
+        return taken
+
     def alone(self, rows: bytes) -> float:
         """Run a batch with nothing beside it. Return its tokens/s, from its first row's start."""
         batch = self._begin(rows)
@@ -85,6 +89,11 @@ class Tandem:
         assert all(run.tokens == ROW_TOKENS for _, run in begun), "rows ended before their limit"
         began_s, ended_s = min(taken_s for taken_s, _ in begun), max(r.ended_s for _, r in begun)
         return sum(run.tokens for _, run in begun) / (ended_s - began_s)
+
+    def _beside(self, rows: bytes, realtime: Realtime) -> tuple[Batch, Round]:
+        batch = self._begin(rows)
+        self._wait(batch, lambda now: _completed(now) > 0, "its first row has ended")
+        return batch, realtime(self.arm)
 
     def _begin(self, rows: bytes) -> Batch:
         file = self._client.files.create(file=("rows.jsonl", rows), purpose="batch")

@@ -37,11 +37,18 @@ class Taken:
 
 
 class Results:
-    """All rounds: `taken` by what realtime requests met, `quiet` tokens/s of a batch alone."""
+    """All rounds: `taken` by what realtime requests met, `quiet` tokens/s of a batch alone, and
+    `ending_quiet` the request that came after that beside a batch."""
 
-    def __init__(self, taken: dict[str, list[Taken]], quiet: dict[str, list[float]]) -> None:
+    def __init__(
+        self,
+        taken: dict[str, list[Taken]],
+        quiet: dict[str, list[float]],
+        ending_quiet: Round,
+    ) -> None:
         self.taken = taken
         self.quiet = quiet
+        self.ending_quiet = ending_quiet
 
     def first_ms(self, arm: str, share: float) -> Spread:
         """Return a percentile of the time to the first token."""
@@ -79,12 +86,13 @@ class Results:
 def describe(section: Section, results: Results) -> None:
     """Put everything into the report's section."""
     section.check("the mix", {arm: results.realtime(arm) for arm in results.taken}, None)
+    section.check("a long quiet", {"its end": [results.ending_quiet]}, None)
     for arm, rounds in results.taken.items():
         for number, each in enumerate(rounds, start=1):
             if each.ran_out:
                 section.problems.append(f"{arm}, round {number}: the rows ran out within it")
     section.plots.append(_plot(results))
-    section.tables += [_realtime_table(results), _batch_table(results)]
+    section.tables += [_realtime_table(results), _quiet_table(results), _batch_table(results)]
     section.aims += _aims(results)
 
 
@@ -108,6 +116,16 @@ def _realtime_table(results: Results) -> Table:
     head = ["", "requests", "first token p50, ms", "p99, ms", "p99, times the idle p50"]
     head += ["between tokens, ms", "times the idle one", "gap p99, ms"]
     return Table("Realtime", head, rows)
+
+
+def _quiet_table(results: Results) -> Table:
+    (first_ms,) = results.ending_quiet.first_ms
+    times = first_ms / results.first_ms(IDLE, 0.5).median
+    return Table(
+        "The request that ends a long quiet, beside a batch on Tandem",
+        ["requests", "first token, ms", "times the idle p50"],
+        [["1", f"{first_ms:,.0f}", f"{times:.2f}"]],
+    )
 
 
 def _batch_table(results: Results) -> Table:

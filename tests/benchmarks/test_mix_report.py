@@ -56,6 +56,7 @@ def _results(*, mix_first_s: float = 0.2, mix_batch: float = 60, ran_out: bool =
             PLAIN: [Taken(_round(60, token_s=0.2), 95)],
         },
         {OURS: [98, 102], THEIRS: [100, 100]},
+        _round(0.35, token_s=0.08),
     )
 
 
@@ -70,7 +71,8 @@ def test_all_aims_are_met_by_figures_within_them() -> None:
 
     assert [aim.met for aim in section.aims] == [True] * 6
     assert not section.problems
-    assert len(section.tables) == 2
+    assert len(section.tables) == 3
+    assert section.tables[1].rows == [["1", "350", "3.50"]]
 
 
 def test_a_late_first_token_misses_its_aims() -> None:
@@ -98,7 +100,7 @@ def test_rows_that_ran_out_are_told() -> None:
 
 def test_figures_are_of_all_requests_with_the_range_of_the_rounds() -> None:
     rounds = [Taken(_round(0.1, 0.1, 0.1, token_s=0.05)), Taken(_round(0.3, token_s=0.07))]
-    results = Results({IDLE: rounds}, {})
+    results = Results({IDLE: rounds}, {}, rounds[0].realtime)
 
     assert astuple(results.first_ms(IDLE, 0.5)) == pytest.approx((100, 100, 300))
     assert astuple(results.between_ms(IDLE)) == pytest.approx((55, 50, 70))

@@ -63,12 +63,15 @@ async def test_it_keeps_the_caches_of_two_salts_apart(vllm: Subject) -> None:
     assert finished.usage.cached_tokens == 0
 
 
-async def test_it_counts_what_waits_for_a_slot(vllm: Subject, eventually: Eventually) -> None:
+async def test_it_runs_one_beyond_its_capacity_and_counts_what_waits(
+    vllm: Subject, eventually: Eventually
+) -> None:
+    slots = vllm.backend.capacity + 1
     runs = [
         asyncio.create_task(collect(vllm.backend, make_request(vllm.story, max_tokens=400)))
-        for _ in range(vllm.backend.capacity + 2)
+        for _ in range(slots + 2)
     ]
-    await eventually(lambda: vllm.backend.stats().running == vllm.backend.capacity)
+    await eventually(lambda: vllm.backend.stats().running == slots)
 
     assert vllm.backend.stats().waiting == 2
 
