@@ -96,7 +96,7 @@ def test_an_error_has_its_class(langchain: Program) -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
 def test_an_answer_is_parsed_into_a_class(langchain: Program, real_model: str, method: str) -> None:
-    fields: dict[str, Any] = {"model": real_model, "max_tokens": 200}
+    fields: dict[str, Any] = {"model": real_model, "max_tokens": 200, "temperature": 0}
     city = langchain.run("parse", fields, "Is Paris the capital of France?", method)
     assert city["name"] in ("Paris", "Rome")
     assert isinstance(city["is_capital"], bool)
@@ -104,7 +104,7 @@ def test_an_answer_is_parsed_into_a_class(langchain: Program, real_model: str, m
 
 @pytest.mark.engine
 def test_a_real_model_is_made_to_call(langchain: Program, real_model: str) -> None:
-    fields: dict[str, Any] = {"model": real_model, "max_tokens": 100}
+    fields: dict[str, Any] = {"model": real_model, "max_tokens": 100, "temperature": 0}
     turns = langchain.run("use_tools", fields, "What is the weather in Rome?", "In words, please.")
     (call,) = turns["called"]["calls"]
     assert call["name"] == "get_weather"

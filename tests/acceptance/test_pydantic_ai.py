@@ -119,6 +119,6 @@ async def test_an_error_has_its_status(provider: AnthropicProvider) -> None:
 async def test_an_answer_is_parsed_into_a_class(
     provider: AnthropicProvider, real_model: str, kind: Any
 ) -> None:
-    agent = Agent(use(real_model, provider), output_type=kind(City))
-    result = await agent.run(QUESTION)
+    model = use(real_model, provider, {"max_tokens": 200, "temperature": 0})
+    result = await Agent(model, output_type=kind(City)).run(QUESTION)
     assert isinstance(result.output, City)
