@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from redis import ConnectionPool
 
-from gateway.images.addresses import parse_allowed
+from inference.addresses import parse_allowed
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
@@ -178,6 +178,16 @@ class Config(BaseSettings):
     IMAGE_MAX_TOTAL_BYTES: int = Field(
         32 * 1024 * 1024, ge=1024, description="Largest sum of the image files of one request."
     )
+    MCP_SERVERS_IN_REQUESTS: bool = Field(
+        False,
+        description="Whether callers may bring MCP servers of their own, by URL, whose tools are "
+        "run for them.",
+    )
+    MCP_HOSTS_ALLOWED: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Hosts, addresses and networks, separated by commas, that such servers may be "
+        "at although they are private, on any port.",
+    )
     FILE_STORAGE: str = Field(
         LOCAL_STORAGE,
         description="Class of the Django storage that keeps uploaded files and batches' results.",
@@ -207,7 +217,8 @@ class Config(BaseSettings):
         return values | found
 
     @field_validator(
-        *("ALLOWED_HOSTS", "ENGINE_MODELS", "IMAGE_HOSTS_ALLOWED", "SECRET_KEY_FALLBACKS"),
+        *("ALLOWED_HOSTS", "ENGINE_MODELS", "SECRET_KEY_FALLBACKS"),
+        *("IMAGE_HOSTS_ALLOWED", "MCP_HOSTS_ALLOWED"),
         mode="before",
     )
     @classmethod
@@ -216,7 +227,7 @@ class Config(BaseSettings):
             return [item.strip() for item in value.split(",") if item.strip()]
         return value
 
-    @field_validator("IMAGE_HOSTS_ALLOWED")
+    @field_validator("IMAGE_HOSTS_ALLOWED", "MCP_HOSTS_ALLOWED")
     @classmethod
     def _only_hosts(cls, value: list[str]) -> list[str]:
         for entry in value:

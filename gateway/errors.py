@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from inference.errors import ErrorCode, TandemError
+from inference.raw_error import RawError
 
 Header = tuple[bytes, bytes]
 
@@ -92,7 +94,12 @@ def shown(error: TandemError) -> str:
 
 
 def error_body(error: TandemError, request_id: str) -> bytes:
-    """Return the JSON body: Anthropic's envelope, with the keys that sference's clients read."""
+    """Return the JSON body: Anthropic's envelope, with the keys that sference's clients read.
+
+    What an upstream said that speaks this API is its own body.
+    """
+    if isinstance(error, RawError):
+        return error.answer.body
     row = ERRORS[error.code]
     message = shown(error)
     return msgspec.json.encode(
@@ -121,12 +128,19 @@ def openai_error(error: TandemError) -> dict[str, str | None]:
 def error_headers(error: TandemError) -> list[Header]:
     """Return the headers that go with an error's body, in every dialect."""
     headers = [(b"content-type", b"application/json")]
+    if isinstance(error, RawError):
+        return [*headers, *_passed_on(error)]
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))
     retry = ERRORS[error.code].retry
     if retry is not None:
         headers.append((b"x-should-retry", b"true" if retry else b"false"))
     return headers
+
+
+def _passed_on(error: RawError) -> Iterator[Header]:
+    for name, value in error.answer.headers:
+        yield name.encode("latin-1"), value.encode("latin-1")
 
 
 class Envelope(Protocol):
@@ -144,7 +158,7 @@ class Envelope(Protocol):
 
 class _Anthropic:
     def status(self, error: TandemError) -> int:
-        return ERRORS[error.code].status
+        return error.answer.status if isinstance(error, RawError) else ERRORS[error.code].status
 
     def body(self, error: TandemError, request_id: str) -> bytes:
         return error_body(error, request_id)

@@ -149,5 +149,10 @@ LOGGING = {
         # They tell of every request with its whole URL, which may hold a caller's secret.
         "httpx": {"level": "WARNING"},
         "httpx2": {"level": "WARNING"},
+        # It quotes what servers say that is no MCP; what went wrong is told by the session.
+        "mcp": {"level": "CRITICAL"},
+        # They tell of every prompt that goes to an upstream.
+        "anthropic": {"level": "WARNING"},
+        "openai": {"level": "WARNING"},
     },
 }

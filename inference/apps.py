@@ -8,3 +8,7 @@ class InferenceConfig(AppConfig):
 
     name = "inference"
     verbose_name = "Inference"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from inference import checks  # noqa: F401

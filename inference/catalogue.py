@@ -7,8 +7,11 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from django.db import DatabaseError, connection
 
-from inference.models import Model
+from inference.mcp.entry import McpServerEntry
+from inference.models import McpServer, Model, Upstream
+from inference.upstreams import UpstreamEntry
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +33,18 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     itl_target_factor: float = 2.0
     kv_offload_gib: float = 0
     kv_offload_dir: str = ""
+    upstream: UpstreamEntry | None = None
+    upstream_model: str = ""
+    upstream_options: dict[str, Any] = {}
     vision: bool = False
     images_without_vision: str = "placeholder"
     reasoning: str = "none"
     reasoning_parser: str = ""
     tool_parser: str = ""
     describe_tools: bool = False
+    mcp_servers: tuple[McpServerEntry, ...] = ()
+    offer_mcp_tools: bool = True
+    tool_recursion_limit: int = 10
     chat_template: str = ""
     default_sampling: dict[str, float] = {}
     canary_prompt: str
@@ -81,17 +90,71 @@ def load_catalogue() -> Catalogue:
             itl_target_factor=row.itl_target_factor,
             kv_offload_gib=row.kv_offload_gib,
             kv_offload_dir=row.kv_offload_dir,
+            upstream=_upstream(row.upstream),
+            upstream_model=row.upstream_model,
+            upstream_options=row.upstream_options,
             vision=row.vision,
             images_without_vision=row.images_without_vision,
             reasoning=row.reasoning,
             reasoning_parser=row.reasoning_parser,
             tool_parser=row.tool_parser,
             describe_tools=row.describe_tools,
+            mcp_servers=tuple(_server(each) for each in row.mcp_servers.all() if each.enabled),
+            offer_mcp_tools=row.offer_mcp_tools,
+            tool_recursion_limit=row.tool_recursion_limit,
             chat_template=row.chat_template,
             default_sampling=row.default_sampling,
             canary_prompt=row.canary_prompt,
             canary_expect=row.canary_expect,
             created_at=row.created_at,
         )
-        for row in Model.objects.filter(enabled=True).order_by("-created_at", "id")
+        for row in Model.objects.filter(enabled=True)
+        .select_related("upstream")
+        .prefetch_related("mcp_servers")
+        .order_by("-created_at", "id")
+    )
+
+
+def reload_entry(entry: ModelEntry) -> ModelEntry:
+    """Return a model as the catalogue has it now; as it was, if it is gone or cannot be read.
+
+    For threads that read rarely: the connection would be stale by the next time, and is closed.
+    """
+    try:
+        return load_catalogue().find(entry.id) or entry
+    except DatabaseError:
+        return entry
+    finally:
+        connection.close()
+
+
+def _upstream(row: Upstream | None) -> UpstreamEntry | None:
+    if row is None:
+        return None
+    return UpstreamEntry(
+        name=row.name,
+        base_url=row.base_url,
+        key=row.key,
+        connect_timeout_s=row.connect_timeout_s,
+        read_timeout_s=row.read_timeout_s,
+        retries=row.retries,
+        requests_per_minute=row.requests_per_minute,
+    )
+
+
+def load_mcp_servers() -> dict[str, McpServerEntry]:
+    """Read the MCP servers from the database, whether or not they are enabled, by name."""
+    return {row.name: _server(row) for row in McpServer.objects.all()}
+
+
+def _server(row: McpServer) -> McpServerEntry:
+    return McpServerEntry(
+        name=row.name,
+        transport=row.transport,
+        command=tuple(row.command),
+        url=row.url,
+        secrets=row.secrets,
+        allowed_tools=tuple(row.allowed_tools),
+        timeout_s=row.timeout_s,
+        max_output_bytes=row.max_output_bytes,
     )

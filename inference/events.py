@@ -1,7 +1,8 @@
 """The canonical events: what every backend yields and every dialect encodes.
 
 A run is `Started`, any number of deltas, then exactly one `Finished` or `Failed`. `Failed` may
-also come first. Streaming is the only path; a whole answer is a fold of these (`inference.fold`).
+also come first. Of a raw request (`GenerationRequest.raw`) raw events come in place of the deltas.
+Streaming is the only path; a whole answer is a fold of these (`inference.fold`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ class FinishReason(StrEnum):
     STOP_SEQUENCE = "stop_sequence"
     LENGTH = "length"
     TOOL_USE = "tool_use"
+    PAUSE = "pause"
+    """The server has run tools as often as it may: sent back, the conversation goes on."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,12 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     cache_written_tokens: int = 0
     thinking_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return what both used."""
+        return Usage(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
+        )
 
     def of_choice(self, choice: int) -> Usage:
         """Return what counts of one of several answers to a prompt: the prompt does only once."""
@@ -97,6 +106,28 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta"):
     arguments: str
 
 
+class ServerToolCall(msgspec.Struct, frozen=True, kw_only=True, tag="server_tool_call"):
+    """The server begins to run a tool. `id` is a UUID; `arguments` is one JSON object, whole.
+
+    `server` is the name of the MCP server that has the tool, and `name` the tool's own there.
+    """
+
+    id: str
+    server: str
+    name: str
+    arguments: str
+
+
+class ServerToolResult(
+    msgspec.Struct, frozen=True, kw_only=True, tag="server_tool_result", omit_defaults=True
+):
+    """What a call that the server ran came to."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """The answer is whole. `stop_sequence` is the text that matched, for `STOP_SEQUENCE`."""
 
@@ -105,12 +136,40 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     stop_sequence: str | None = None
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """The run ended without an answer; `message` may be shown to the caller."""
+class RawFrame(msgspec.Struct, frozen=True, tag="raw_frame", omit_defaults=True):
+    """Whole frames of an upstream's stream, for a caller who is to have them as they are.
+
+    `last`: with its end, or an error, the stream has said all that it will.
+    """
+
+    data: bytes
+    last: bool = False
+
+
+class RawAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="raw_answer"):
+    """An upstream's whole answer, for a caller who is to have it as it is; `body` is JSON.
+
+    Of its headers those that mean something to the caller, their names in lower case.
+    """
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed", omit_defaults=True):
+    """The run ended without an answer; `message` may be shown to the caller.
+
+    `answer` is what the upstream said instead, for a caller who is to have it as it is.
+    """
 
     code: ErrorCode
     message: str
+    answer: RawAnswer | None = None
 
 
-Delta = TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta
-Event = Started | Delta | Finished | Failed
+Delta = (
+    TextDelta | ThinkingDelta | ToolCallStarted | ToolCallDelta | ServerToolCall | ServerToolResult
+)
+Raw = RawFrame | RawAnswer
+Event = Started | Delta | Raw | Finished | Failed

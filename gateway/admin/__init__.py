@@ -2,9 +2,29 @@
 
 from django.contrib import admin
 
-from gateway.admin import batches, catalogue, keys, ledger, prices, requests, seals, teams
+from gateway.admin import (
+    batches,
+    catalogue,
+    keys,
+    ledger,
+    mcp_servers,
+    prices,
+    requests,
+    seals,
+    teams,
+)
 
-__all__ = ["batches", "catalogue", "keys", "ledger", "prices", "requests", "seals", "teams"]
+__all__ = [
+    "batches",
+    "catalogue",
+    "keys",
+    "ledger",
+    "mcp_servers",
+    "prices",
+    "requests",
+    "seals",
+    "teams",
+]
 
 admin.site.site_header = "Tandem"
 admin.site.site_title = "Tandem"

@@ -9,9 +9,10 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from gateway.admin.pages import NudgingAdmin
-from inference.models import Model
+from inference.models import Model, Upstream
 from inference.names import claimed_twice
 from inference.transport.nudge import Topic
+from inference.upstreams import read_options
 
 if TYPE_CHECKING:
     _ModelForm = forms.ModelForm[Model]
@@ -44,6 +45,15 @@ class ModelForm(_ModelForm):
             )
         return options
 
+    def clean_upstream_options(self) -> dict[str, Any]:
+        """Accept the options that there are only."""
+        options: dict[str, Any] = self.cleaned_data["upstream_options"] or {}
+        try:
+            read_options(options)
+        except ValueError as error:
+            raise forms.ValidationError(f"{error}.") from None
+        return options
+
     def clean_default_sampling(self) -> dict[str, float]:
         """Accept numbers for the three parameters only."""
         sampling = self.cleaned_data["default_sampling"]
@@ -56,11 +66,18 @@ class ModelForm(_ModelForm):
         return sampling
 
     def clean(self) -> None:
-        """Refuse names that another model has, and a vLLM model without weights."""
+        """Refuse names that another model has, and a model without what runs it."""
         super().clean()
         data = self.cleaned_data
         if data.get("backend") == Model.Backend.VLLM and not data.get("weights"):
             self.add_error("weights", "A vLLM model needs the folder of its weights.")
+        is_silent = data.get("backend") == Model.Backend.VLLM and not data.get("tool_parser")
+        if is_silent and data.get("mcp_servers"):
+            self.add_error("mcp_servers", "A vLLM model calls tools by its tool parser only.")
+        is_upstream = data.get("backend") in (Model.Backend.OPENAI, Model.Backend.ANTHROPIC)
+        if is_upstream != bool(data.get("upstream")) and "upstream" not in self.errors:
+            message = "This backend needs one." if is_upstream else "This backend runs here."
+            self.add_error("upstream", message)
         own_id = data.get("id", self.instance.id)
         if not own_id:
             return
@@ -83,9 +100,18 @@ class CatalogueAdmin(NudgingAdmin):
     list_display = ["id", "display_name", "backend", "context_tokens", "capacity", "enabled"]
     list_filter = ["backend", "enabled"]
     search_fields = ["id", "display_name"]
+    filter_horizontal = ["mcp_servers"]
     fieldsets = [
         (None, {"fields": ["id", "display_name", "aliases", "enabled"]}),
         ("Engine", {"fields": ["backend", "weights", "context_tokens", "engine_options"]}),
+        (
+            "Upstream",
+            {
+                "fields": ["upstream", "upstream_model", "upstream_options"],
+                "description": "Of models that others run. <code>capacity</code> is how many "
+                "requests one engine worker has there at the same time.",
+            },
+        ),
         (
             "Prefix cache",
             {
@@ -117,6 +143,13 @@ class CatalogueAdmin(NudgingAdmin):
             },
         ),
         (
+            "Tools that the server runs",
+            {
+                "fields": ["mcp_servers", "offer_mcp_tools", "tool_recursion_limit"],
+                "description": "Engine workers connect to the servers when they start.",
+            },
+        ),
+        (
             "Canary",
             {
                 "fields": ["canary_prompt", "canary_expect"],
@@ -128,3 +161,21 @@ class CatalogueAdmin(NudgingAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Keep the id: saving under another one would make a second model."""
         return ["id"] if obj else []
+
+
+@admin.register(Upstream)
+class UpstreamAdmin(NudgingAdmin):
+    """Providers of models that others run. A key is referred to, and never shown."""
+
+    topic = Topic.CATALOGUE
+    list_display = ["name", "base_url", "key", "requests_per_minute"]
+    search_fields = ["name", "base_url"]
+    fieldsets = [
+        (None, {"fields": ["name", "base_url", "key"]}),
+        ("Patience", {"fields": ["connect_timeout_s", "read_timeout_s", "retries"]}),
+        ("Load", {"fields": ["requests_per_minute"]}),
+    ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Keep the name: saving under another one would make a second upstream."""
+        return ["name"] if obj else []

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.dialects.anthropic import parse as anthropic
+from gateway.dialects.anthropic.raw import Headers, decode_raw, raw_request
 from gateway.dialects.anthropic.wire import decode_messages
 from gateway.dialects.chat import parse as chat
 from gateway.dialects.chat.wire import decode_chat
@@ -21,7 +22,9 @@ from gateway.dialects.responses import wire as responses_wire
 from gateway.dialects.unknown import UnknownFields
 from gateway.dialects.validation import invalid
 from gateway.image_source import ImageSource
-from inference.request import GenerationRequest, ImagePart
+from gateway.serving.models import raw_parameters
+from inference.catalogue import ModelEntry
+from inference.request import GenerationRequest, ImagePart, RawRequest
 
 MESSAGES = "/v1/messages"
 CHAT = "/v1/chat/completions"
@@ -62,6 +65,19 @@ def _messages(obj: JsonObject, unknown: UnknownFields) -> Draft:
         ignored=ignored,
         sources=anthropic.image_sources(body),
         build=lambda context, images: anthropic.to_request(body, context, images),
+    )
+
+
+def raw_draft(obj: JsonObject, body: bytes, entry: ModelEntry, headers: Headers) -> Draft:
+    """Read a row of Messages whose body travels as it is. Raises INVALID_REQUEST."""
+    read = decode_raw(obj, raw_parameters(entry))
+    _refuse(obj, "stream")
+    raw = RawRequest(path=MESSAGES, body=body, headers=headers)
+    return Draft(
+        model=read.model,
+        ignored=(),
+        sources=[],
+        build=lambda context, _: raw_request(read, context, raw),
     )
 
 

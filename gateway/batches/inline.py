@@ -21,6 +21,7 @@ from gateway.batches.render import EndedRow
 from gateway.batches.results import page
 from gateway.batches.rows import Row, RowReader, Terms
 from gateway.cache_salt import cache_salt
+from gateway.dialects.anthropic.raw import carried_headers
 from gateway.dialects.validation import invalid
 from gateway.errors import Header
 from gateway.http.body import check_content_encoding, check_content_type
@@ -124,6 +125,7 @@ class InlineBatchConsumer(BatchesConsumer, UploadConsumer):
             prices=self.services.directory.prices,
             cache_salt=cache_salt(self.principal.team_id),
             unknown_fields=self.services.config.UNKNOWN_FIELDS,
+            headers=carried_headers(self.request.scope["headers"]),
         )
 
 

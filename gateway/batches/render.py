@@ -68,6 +68,9 @@ COLUMNS = EndedRow.__struct_fields__
 
 
 def _messages_body(row: EndedRow, answer: Answer) -> bytes:
+    if answer.raw is not None:
+        # As the upstream said it, but in one line: no string has a bare line break.
+        return b" ".join(answer.raw.data.splitlines())
     return message(answer, f"msg_{row.id}", row.model, service_tier="batch")
 
 

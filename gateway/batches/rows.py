@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import msgspec
 import uuid_utils
 
-from gateway.batches.endpoints import Draft, find_endpoint
+from gateway.batches.endpoints import Draft, find_endpoint, raw_draft
+from gateway.dialects.anthropic.raw import Headers
 from gateway.dialects.unknown import MAX_KEPT_NAMES, UnknownFields
 from gateway.http.body import decode_object
 from gateway.image_source import ImageSource
 from gateway.keys import Principal
-from gateway.serving.models import find_model, parse_context
+from gateway.serving.models import find_model, parse_context, raw_entry
 from inference.catalogue import Catalogue, ModelEntry
 from inference.errors import TandemError
 from inference.request import ImagePart, Lane
@@ -50,7 +51,10 @@ class Row(NamedTuple):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What all rows of a batch share: whose they are, and what they are checked against."""
+    """What all rows of a batch share: whose they are, and what they are checked against.
+
+    `headers` are those that travel with rows which do so as they were sent.
+    """
 
     batch_id: str
     principal: Principal
@@ -60,6 +64,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     prices: PriceList
     cache_salt: str
     unknown_fields: UnknownFields = "ignore"
+    headers: Headers = ()
 
 
 class _Opened(NamedTuple):
@@ -117,11 +122,17 @@ class RowReader:
 
     def _open(self, row: Row) -> _Opened:
         terms = self._terms
-        draft = self._endpoint.draft(decode_object(row.body), terms.unknown_fields)
+        draft = self._draft(row, decode_object(row.body))
         entry = find_model(terms.catalogue, terms.principal, draft.model)
         # A model that sees nothing gets a note instead, and nothing is fetched for it.
         sources = draft.sources if entry.vision else []
         return _Opened(row, draft, entry, self._load_images(sources) if sources else None)
+
+    def _draft(self, row: Row, obj: dict[str, Any]) -> Draft:
+        terms = self._terms
+        if self._endpoint.dialect == "anthropic" and (entry := raw_entry(terms.catalogue, obj)):
+            return raw_draft(obj, row.body, entry, terms.headers)
+        return self._endpoint.draft(obj, terms.unknown_fields)
 
     def _settled(self, opened: _Opened | NewWork, reject: Reject) -> NewWork:
         if isinstance(opened, NewWork):
@@ -149,8 +160,8 @@ class RowReader:
         )
         hold_micros = reserve_micros(
             terms.prices.at(entry.id, terms.created_at),
-            # An image has as many tokens as it likes.
-            None if images else len(row.body),
+            # An image has as many tokens as it likes, and who knows what an upstream fetches.
+            None if images or request.raw is not None else len(row.body),
             request.sampling.max_tokens,
             entry.context_tokens,
             Lane.BATCH,

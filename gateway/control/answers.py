@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.anthropic.encode import message
+from gateway.dialects.anthropic.raw_message import as_message
 from gateway.dialects.chat.encode import Shape, completion
 from gateway.errors import ANTHROPIC, OPENAI
 from inference.errors import ErrorCode, TandemError
 from inference.events import Finished, FinishReason, Usage
-from inference.fold import Answer, AnswerPart
-from inference.request import Lane
+from inference.fold import Answer, AnswerPart, KeptPart, RawPart
+from inference.request import Lane, ServerToolCallPart, ServerToolResultPart
 from inference.transport.records import Ending
 from jobs.models import RequestRecord
 
@@ -30,14 +31,21 @@ def render_body(body: bytes | None) -> JsonObject | None:
     return None if body is None else msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
 
 
-def render_result(record: RequestRecord, parts: tuple[AnswerPart, ...] | None) -> JsonObject | None:
+def render_result(record: RequestRecord, kept: tuple[KeptPart, ...] | None) -> JsonObject | None:
     """Return the answer as one JSON message, or as one completion; None if none is kept.
 
     Of an answer that was broken off it is what there was until then, without a reason for its end.
     Which stop sequence matched is not on record.
     """
-    if parts is None:
-        return None
+    match kept:
+        case None:
+            return None
+        case (RawPart(data=data),):
+            return as_message(data)
+    return _rendered(record, tuple(part for part in kept if not isinstance(part, RawPart)))
+
+
+def _rendered(record: RequestRecord, parts: tuple[AnswerPart, ...]) -> JsonObject:
     reason = _REASONS.get(record.detail) if record.ending == Ending.FINISHED else None
     usage = Usage(
         prompt_tokens=record.input_tokens,
@@ -63,7 +71,20 @@ def _completion(record: RequestRecord, answer: Answer, *, is_whole: bool) -> Jso
     rendered: JsonObject = msgspec.json.decode(completion([answer], shape))
     if not is_whole:
         rendered["choices"][0]["finish_reason"] = None
+    if ran := _server_calls(answer):
+        # The caller saw nothing of them; whoever has to answer for them shall.
+        rendered["server_tool_calls"] = ran
     return rendered
+
+
+def _server_calls(answer: Answer) -> list[JsonObject]:
+    """Return the calls that the server ran and their results, as blocks of a message."""
+    parts = tuple(
+        part for part in answer.parts if isinstance(part, ServerToolCallPart | ServerToolResultPart)
+    )
+    ran = message(msgspec.structs.replace(answer, parts=parts), "", "")
+    blocks: list[JsonObject] = msgspec.json.decode(ran)["content"]
+    return blocks
 
 
 def render_error(record: RequestRecord) -> JsonObject | None:

@@ -12,7 +12,8 @@ class ParseContext:
     """What the body does not say.
 
     `vision`, `images_without_vision`, `reasoning` and `context_tokens` are the catalogue's words on
-    the model; the other fields mean what `GenerationRequest` says they mean.
+    the model; `server_tools`: it has tools that the server runs, which are known to its engine
+    only. The other fields mean what `GenerationRequest` says they mean.
     """
 
     request_id: str
@@ -25,6 +26,7 @@ class ParseContext:
     vision: bool = False
     images_without_vision: str = "placeholder"
     reasoning: str = "none"
+    server_tools: bool = False
 
     def thinks(self, wanted: bool | None) -> bool:
         """Decide whether the model thinks: what it can, then what is asked, then its default."""

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gateway.config import Config
 from gateway.image_source import ImageSource
-from gateway.images.addresses import Addresses
 from gateway.images.decode import (
     ImageLimits,
     base64_of,
@@ -19,6 +18,7 @@ from gateway.images.decode import (
 from gateway.images.errors import ImageError
 from gateway.images.fetch import Fetcher
 from gateway.images.network import CheckedNetwork, Resolve, SystemResolver
+from inference.addresses import Addresses
 from inference.errors import ErrorCode, TandemError
 from inference.request import ImagePart
 

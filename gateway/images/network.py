@@ -10,8 +10,8 @@ from ipaddress import ip_address
 
 import httpcore
 
-from gateway.images.addresses import Address, Addresses, read_address
 from gateway.images.errors import ImageError
+from inference.addresses import Address, AddressError, Addresses, read_address
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
 
@@ -69,7 +69,10 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         found = [literal] if literal else await self._resolve(host)
         if not found:
             raise ImageError("the host has no public address")
-        self._addresses.check(host, port, found)
+        try:
+            self._addresses.check(host, port, found)
+        except AddressError as error:
+            raise ImageError(str(error)) from None
         for address in found[:MAX_ADDRESSES_TRIED]:
             try:
                 return await self._tcp.connect_tcp(str(address), port, CONNECT_TIMEOUT_S)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import httpx
 
-from gateway.images.addresses import is_host_name, read_address
 from gateway.images.errors import ImageError
+from inference.addresses import is_host_name, read_address
 
 
 def parse_url(text: str) -> httpx.URL:

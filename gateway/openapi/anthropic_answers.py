@@ -41,8 +41,32 @@ class ResponseToolUseBlock(AnswerModel):
     input: dict[str, Any]
 
 
+class ResponseMcpToolUseBlock(AnswerModel):
+    """A call that the service made itself, whole from the start."""
+
+    type: Literal["mcp_tool_use"]
+    id: Annotated[str, Field(pattern="^mcptoolu_")]
+    name: str
+    server_name: str
+    input: dict[str, Any]
+
+
+class ResponseMcpToolResultBlock(AnswerModel):
+    """What such a call came to. One that says nothing has no content."""
+
+    type: Literal["mcp_tool_result"]
+    tool_use_id: Annotated[str, Field(pattern="^mcptoolu_")]
+    is_error: bool
+    content: list[ResponseTextBlock]
+
+
 ResponseBlock = Annotated[
-    ResponseTextBlock | ResponseThinkingBlock | ResponseToolUseBlock, Field(discriminator="type")
+    ResponseTextBlock
+    | ResponseThinkingBlock
+    | ResponseToolUseBlock
+    | ResponseMcpToolUseBlock
+    | ResponseMcpToolResultBlock,
+    Field(discriminator="type"),
 ]
 
 

@@ -88,8 +88,37 @@ class ResponseFunctionCallItem(AnswerModel):
     arguments: str
 
 
+class ResponseMcpErrorText(AnswerModel):
+    """What the tool said."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ResponseMcpError(AnswerModel):
+    """What a call came to that failed."""
+
+    type: Literal["mcp_tool_execution_error"]
+    content: list[ResponseMcpErrorText]
+
+
+class ResponseMcpCallItem(AnswerModel):
+    """A call that the service made itself, with what it came to."""
+
+    id: Annotated[str, Field(pattern="^mcp_")]
+    type: Literal["mcp_call"]
+    status: Literal["in_progress", "completed", "failed", "incomplete"]
+    server_label: str
+    name: str
+    arguments: str
+    output: str | None
+    error: ResponseMcpError | None
+    approval_request_id: None
+
+
 OutputItem = Annotated[
-    ResponseMessageItem | ResponseReasoningItem | ResponseFunctionCallItem, Discriminator("type")
+    ResponseMessageItem | ResponseReasoningItem | ResponseFunctionCallItem | ResponseMcpCallItem,
+    Discriminator("type"),
 ]
 
 
@@ -288,7 +317,7 @@ class ResponseSummaryDoneEvent(_ItemsEvent):
 class ResponseArgumentsDeltaEvent(_ItemsEvent):
     """The next piece of a call's arguments."""
 
-    type: Literal["response.function_call_arguments.delta"]
+    type: Literal["response.function_call_arguments.delta", "response.mcp_call_arguments.delta"]
     delta: str
 
 
@@ -298,6 +327,23 @@ class ResponseArgumentsDoneEvent(_ItemsEvent):
     type: Literal["response.function_call_arguments.done"]
     name: str
     arguments: str
+
+
+class ResponseMcpArgumentsDoneEvent(_ItemsEvent):
+    """The whole of the arguments of a call that the service makes."""
+
+    type: Literal["response.mcp_call_arguments.done"]
+    arguments: str
+
+
+class ResponseMcpCallEvent(_ItemsEvent):
+    """The service makes a call, or has made it."""
+
+    type: Literal[
+        "response.mcp_call.in_progress",
+        "response.mcp_call.completed",
+        "response.mcp_call.failed",
+    ]
 
 
 EVENTS = (
@@ -313,4 +359,6 @@ EVENTS = (
     ResponseSummaryDoneEvent,
     ResponseArgumentsDeltaEvent,
     ResponseArgumentsDoneEvent,
+    ResponseMcpArgumentsDoneEvent,
+    ResponseMcpCallEvent,
 )

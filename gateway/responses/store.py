@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from django.db import transaction
 
+from gateway.accounting.credentials import hide_credentials
 from gateway.accounting.desk import Announced, Visit
 from gateway.accounting.origin import origin_of
 from gateway.config import Config
@@ -153,7 +154,7 @@ class Responses:
             expires_at=created_at + self._kept_for,
             streamed=visit.stream,
             previous_id=read_id(previous) if previous else None,
-            body=msgspec.json.encode(draft.body),
+            body=msgspec.json.encode(hide_credentials(draft.body)),
             items=msgspec.json.encode(draft.history),
         )
 

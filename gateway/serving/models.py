@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gateway.dialects.context import ParseContext
 from gateway.keys import Principal
 from inference.catalogue import Catalogue, ModelEntry
@@ -42,4 +45,22 @@ def parse_context(
         vision=entry.vision,
         images_without_vision=entry.images_without_vision,
         reasoning=entry.reasoning,
+        server_tools=bool(entry.mcp_servers) and entry.tool_recursion_limit > 0,
     )
+
+
+def raw_entry(catalogue: Catalogue, obj: Mapping[str, Any]) -> ModelEntry | None:
+    """Return the model that a decoded Messages body names, if the body is to travel as it is.
+
+    Where the operator offers tools that run here it is translated instead: they are part of it.
+    """
+    name = obj.get("model")
+    entry = catalogue.find(name) if isinstance(name, str) else None
+    if entry is None or entry.backend != "anthropic":
+        return None
+    return None if entry.mcp_servers and entry.tool_recursion_limit else entry
+
+
+def raw_parameters(entry: ModelEntry) -> dict[str, Any]:
+    """Return the fields that its upstream is sent, whatever the caller said."""
+    return entry.upstream_options.get("parameters") or {}

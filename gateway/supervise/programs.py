@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,25 +96,36 @@ def services(config: Config, layout: Layout, models: Iterable[ModelEntry]) -> li
 
 
 def _engines(config: Config, models: Iterable[ModelEntry]) -> list[Program]:
-    workers = [model for model in models for _ in range(model.workers)]
-    programs = []
-    for number, model in enumerate(workers, start=1):
-        name = f"engine-{number}-{re.sub('[^A-Za-z0-9.]+', '-', model.id)}"
-        programs.append(
-            Program(
-                name=name,
-                command=_worker(config, name, f"engine.{model.id}"),
-                environment={"ENGINE_MODELS": model.id},
-            )
-        )
-    return programs
+    models = list(models)
+    own = [model for model in models for _ in range(model.workers) if model.upstream is None]
+    engines = [
+        _engine(config, f"engine-{number}-{re.sub('[^A-Za-z0-9.]+', '-', model.id)}", [model.id])
+        for number, model in enumerate(own, start=1)
+    ]
+    return [*engines, *_upstreams(config, [model for model in models if model.upstream])]
 
 
-def _worker(config: Config, name: str, queue: str) -> list[str]:
+def _upstreams(config: Config, models: list[ModelEntry]) -> Iterator[Program]:
+    """Yield the workers of models that others run: they only wait, so one is enough for all."""
+    for number in range(max((model.workers for model in models), default=0)):
+        ids = [model.id for model in models if number < model.workers]
+        yield _engine(config, f"upstreams-{number + 1}", ids)
+
+
+def _engine(config: Config, name: str, models: list[str]) -> Program:
+    queues = ",".join(f"engine.{model}" for model in models)
+    return Program(
+        name=name,
+        command=_worker(config, name, queues),
+        environment={"ENGINE_MODELS": ",".join(models)},
+    )
+
+
+def _worker(config: Config, name: str, queues: str) -> list[str]:
     return [
         *_celery("worker", config),
         *("--pool", "threads", "--concurrency", "2", "--without-gossip", "--without-mingle"),
-        *("--queues", queue, "--hostname", f"{name}@%h"),
+        *("--queues", queues, "--hostname", f"{name}@%h"),
     ]
 
 

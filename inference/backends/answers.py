@@ -7,7 +7,8 @@ call is open waits until the call is over, and space around calls is nobody's te
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import uuid_utils
@@ -54,6 +55,31 @@ class Parsed(Protocol):
     @property
     def tool_calls(self) -> Iterable[ParsedCall]:
         """More of calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPiece:
+    """A `ParsedFunction`, for output that no parser has to take apart."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """A `ParsedCall`, likewise."""
+
+    index: int
+    function: FunctionPiece
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPiece:
+    """What there is of a step's output, likewise."""
+
+    reasoning: str | None = None
+    content: str | None = None
+    tool_calls: Sequence[CallPiece] = ()
 
 
 class Blocks:

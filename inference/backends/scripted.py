@@ -13,13 +13,12 @@ import os
 import re
 import signal
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
 from itertools import chain, cycle, islice
 from typing import Annotated, Any
 
 import msgspec
 
-from inference.backends.answers import Blocks
+from inference.backends.answers import Blocks, CallPiece, FunctionPiece
 from inference.backends.limits import allowed_tokens
 from inference.backends.marks import marked_prefix
 from inference.backends.port import BackendStats, Tally
@@ -44,6 +43,8 @@ from inference.request import (
     ImagePart,
     Part,
     Role,
+    ServerToolCallPart,
+    ServerToolResultPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -92,19 +93,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     die_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedFunction:
-    name: str | None
-    arguments: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _ParsedCall:
-    index: int
-    function: _ParsedFunction
-
-
-_Token = str | ThinkingDelta | _ParsedCall
+_Token = str | ThinkingDelta | CallPiece
 
 
 class ScriptedBackend:
@@ -305,7 +294,7 @@ class _Playing:
             case ThinkingDelta():
                 self.thinking_tokens += 1
                 yield token
-            case _ParsedCall():
+            case CallPiece():
                 if held := self._stops.flush():
                     yield from self._blocks.add_text(held)
                 yield from self._blocks.add_call(token)
@@ -323,7 +312,7 @@ def _tokens(script: Script, *, thinking: bool) -> Iterator[_Token]:
     yield from _text_tokens(script)
     for index, call in enumerate(script.tool_calls):
         for number, fragment in enumerate(call.arguments or ("",)):
-            yield _ParsedCall(index, _ParsedFunction(None if number else call.name, fragment))
+            yield CallPiece(index, FunctionPiece(None if number else call.name, fragment))
 
 
 def _text_tokens(script: Script) -> Iterator[str]:
@@ -367,11 +356,11 @@ def _count(request: GenerationRequest) -> int:
 
 def _size(part: Part) -> int:
     match part:
-        case TextPart(text=text) | ThinkingPart(text=text):
+        case TextPart(text=text) | ThinkingPart(text=text) | ServerToolResultPart(text=text):
             return len(text)
         case ImagePart(data=data):
             return len(data)
-        case ToolCallPart(name=name, arguments=arguments):
-            return len(name) + len(arguments)
+        case ToolCallPart() | ServerToolCallPart():
+            return len(part.name) + len(part.arguments)
         case ToolResultPart(parts=parts):
             return sum(map(_size, parts))

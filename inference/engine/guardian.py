@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import uuid
+from functools import cache
 
 import psutil
 
@@ -20,13 +21,23 @@ _MARK = "TANDEM_ENGINE_WORKER"
 
 def start_guardian() -> None:
     """Guard every process that this one starts from now on."""
-    mark = f"{os.getpid()}-{uuid.uuid4()}"
+    own = _own_mark()
     # Only this process holds the writing end, and only its death closes it.
     reading, _writing = os.pipe()
-    subprocess.Popen([sys.executable, __file__, mark], stdin=reading, start_new_session=True)
+    subprocess.Popen([sys.executable, __file__, own], stdin=reading, start_new_session=True)
     os.close(reading)
     # After the guardian is started: it must not count itself among the engine's processes.
-    os.environ[_MARK] = mark
+    os.environ[_MARK] = own
+
+
+def mark() -> dict[str, str]:
+    """Return the variable that guards a process which does not inherit this one's environment."""
+    return {_MARK: _own_mark()}
+
+
+@cache
+def _own_mark() -> str:
+    return f"{os.getpid()}-{uuid.uuid4()}"
 
 
 def _end_all(mark: str) -> None:

@@ -17,6 +17,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The models to serve, where their weights are, and how to reach the gateways.
 
     `work_source` makes an engine's source of work, of its engine's id, its model and its host.
+    `mcp_hosts_allowed` are private hosts that MCP servers of requests may be at.
     """
 
     models: tuple[str, ...]
@@ -24,6 +25,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     stall_after_s: float
     work_source: Callable[[str, str, str], WorkSource]
     transport: TransportOptions
+    mcp_hosts_allowed: tuple[str, ...] = ()
 
     @classmethod
     def from_settings(cls) -> EngineOptions:
@@ -38,6 +40,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
             stall_after_s=config.STALL_AFTER_S,
             work_source=import_string(settings.ENGINE_WORK_SOURCE),
             transport=transport_options(),
+            mcp_hosts_allowed=tuple(config.MCP_HOSTS_ALLOWED),
         )
 
 

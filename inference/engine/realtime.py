@@ -29,6 +29,8 @@ from inference.transport.streams import added_at_s
 logger = logging.getLogger(__name__)
 
 _BROKEN = Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
+# Counts that an upstream is asked for at the same time.
+_COUNTED_ELSEWHERE = 8
 
 
 class Realtime:
@@ -187,18 +189,36 @@ class Realtime:
         self._outbox.put(entry.gateway_id, frame)
 
     async def _count_for_ever(self) -> None:
-        """Count prompts' tokens, one after another and beside whatever is generated."""
-        while True:
-            if taken := await self._counts.take():
-                counting = asyncio.create_task(self._count(*taken))
-                await asyncio.wait([counting])
-                if error := counting.exception():
-                    logger.error("Counting tokens failed", exc_info=error)
-                    self._put(taken[1], 1, _BROKEN)
+        """Count prompts' tokens beside whatever is generated: one after another, but for those
+        that others count."""
+        elsewhere: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                if taken := await self._counts.take():
+                    counting = asyncio.create_task(self._count(*taken))
+                    counting.add_done_callback(partial(self._counted, taken[1]))
+                    if taken[1].request.raw is None:
+                        await asyncio.wait([counting])
+                        continue
+                    elsewhere.add(counting)
+                    if len(elsewhere) >= _COUNTED_ELSEWHERE:
+                        await asyncio.wait(elsewhere, return_when=asyncio.FIRST_COMPLETED)
+                    elsewhere = {task for task in elsewhere if not task.done()}
+        finally:
+            for task in elsewhere:
+                task.cancel()
+
+    def _counted(self, entry: QueueEntry, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("Counting tokens failed", exc_info=error)
+            self._put(entry, 1, _BROKEN)
 
     async def _count(self, entry_id: bytes, entry: QueueEntry) -> None:
         if not await self._counts.confirm(entry_id, entry):
             self._put(entry, 1, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
+            return
+        if entry.request.raw is not None:
+            await self._count_elsewhere(entry)
             return
         try:
             tokens = await self._backend.count(entry.request)
@@ -207,6 +227,14 @@ class Realtime:
             return
         usage = Usage(prompt_tokens=tokens, cached_tokens=0, output_tokens=0)
         self._put(entry, 1, Finished(reason=FinishReason.END, usage=usage))
+
+    async def _count_elsewhere(self, entry: QueueEntry) -> None:
+        """Pass on what an upstream says."""
+        async with aclosing(self._backend.generate(entry.request)) as events:
+            seq = 1
+            async for event in events:
+                self._put(entry, seq, event)
+                seq += 1
 
     async def _cancel_for_ever(self) -> None:
         async for cancel in self._counts.cancels():

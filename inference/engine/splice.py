@@ -1,7 +1,8 @@
 """Joins a second attempt at a request to what callers have seen of the first.
 
 The second engine begins at the beginning. With the same seed it says the same again, though perhaps
-in other pieces: that much is not said twice, and from there on the answer goes on.
+in other pieces: that much is not said twice, and from there on the answer goes on. Tools that the
+server runs are run again; where they come to something else, so does the answer.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from inference.events import (
     Event,
     Failed,
     Finished,
+    RawAnswer,
+    RawFrame,
+    ServerToolCall,
+    ServerToolResult,
     Started,
     TextDelta,
     ThinkingDelta,
@@ -44,7 +51,9 @@ class Splice:
 
     def __init__(self, said: Iterable[Event]) -> None:
         self._started = False
-        self._said: deque[ToolCallStarted | _Run] = deque()
+        self._said: deque[ToolCallStarted | ServerToolCall | ServerToolResult | _Run] = deque()
+        # What callers have seen of this attempt's calls: each attempt makes up ids of its own.
+        self._ids: dict[str, str] = {}
         for event in said:
             self._note(event)
 
@@ -57,7 +66,8 @@ class Splice:
             case Started():
                 repeated, self._started = self._started, True
                 return None if repeated else event
-            case Failed():
+            case Failed() | RawFrame() | RawAnswer():
+                # Nobody follows raw answers: each attempt's goes to a new reader.
                 return event
             case Finished():
                 self._skip_what_is_over()
@@ -66,6 +76,10 @@ class Splice:
                 return event
             case ToolCallStarted():
                 return self._call(event)
+            case ServerToolCall():
+                return self._server_call(event)
+            case ServerToolResult():
+                return self._server_result(event)
             case _:
                 return self._piece(event)
 
@@ -73,7 +87,7 @@ class Splice:
         match event:
             case Started():
                 self._started = True
-            case ToolCallStarted():
+            case ToolCallStarted() | ServerToolCall() | ServerToolResult():
                 self._said.append(event)
             case TextDelta() | ThinkingDelta() | ToolCallDelta():
                 last = self._said[-1] if self._said else None
@@ -98,6 +112,27 @@ class Splice:
         first = self._said.popleft()
         # Each attempt makes up ids of its own.
         if not isinstance(first, ToolCallStarted) or first.name != event.name:
+            raise SpliceError
+        return None
+
+    def _server_call(self, event: ServerToolCall) -> Event | None:
+        self._skip_what_is_over()
+        if not self._said:
+            return event
+        first = self._said.popleft()
+        if not isinstance(first, ServerToolCall):
+            raise SpliceError
+        if replace(first, id=event.id) != event:
+            raise SpliceError
+        self._ids[event.id] = first.id
+        return None
+
+    def _server_result(self, event: ServerToolResult) -> Event | None:
+        """A tool may say something else the second time: what follows shows whether it matters."""
+        self._skip_what_is_over()
+        if not self._said:
+            return replace(event, call_id=self._ids.get(event.call_id, event.call_id))
+        if not isinstance(self._said.popleft(), ServerToolResult):
             raise SpliceError
         return None
 

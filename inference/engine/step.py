@@ -6,13 +6,17 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import uvloop
 from celery import bootsteps
 
+from inference.backends.port import Backend
 from inference.backends.registry import build_backend
-from inference.catalogue import ModelEntry, load_catalogue
+from inference.catalogue import ModelEntry, load_catalogue, reload_entry
 from inference.collector import tune_collector
 from inference.engine.guardian import start_guardian
 from inference.engine.host import EngineHost
@@ -21,6 +25,11 @@ from inference.engine.work import WorkSource
 from inference.worker import STOP_PATIENCE_S, end_worker
 
 logger = logging.getLogger(__name__)
+
+# MCP servers are asked to end; the guardian ends what is left when the worker has.
+_LEAVE_SERVERS_S = 3.0
+
+WithTools = Callable[[ModelEntry, Backend], Backend]
 
 
 class EngineThread(threading.Thread):
@@ -34,7 +43,8 @@ class EngineThread(threading.Thread):
         super().__init__(name="engines", daemon=True)
         self._options = options
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._hosts: list[EngineHost] = []
+        self._hosts: dict[str, EngineHost] = {}
+        self._stopping = False
 
     def run(self) -> None:
         """Serve until stopped or failed."""
@@ -49,23 +59,53 @@ class EngineThread(threading.Thread):
             end_worker()
 
     async def _serve(self) -> bool:
-        entries = await asyncio.to_thread(self._entries)
-        self._hosts = [self._host(entry) for entry in entries]
-        tune_collector()
-        runs = [asyncio.create_task(host.run()) for host in self._hosts]
-        await asyncio.wait(runs, return_when=asyncio.FIRST_COMPLETED)
-        for host in self._hosts:
-            host.request_stop()
-        return all(await asyncio.gather(*runs))
+        # Here, because the SDK is large and a worker without engines does without it.
+        from inference.mcp.loop import ToolLoop
+        from inference.mcp.pool import McpPool
 
-    def _host(self, entry: ModelEntry) -> EngineHost:
+        entries = await asyncio.to_thread(self._entries)
+        pool = McpPool(self._options.mcp_hosts_allowed)
+        with_tools = partial(ToolLoop, pool)
+        hosts = [self._host(entry, with_tools) for entry in entries]
+        tune_collector()
+        runs = [
+            asyncio.create_task(self._run(entry, host, with_tools))
+            for entry, host in zip(entries, hosts, strict=True)
+        ]
+        try:
+            await asyncio.wait(runs, return_when=asyncio.FIRST_COMPLETED)
+            self._request_stop()
+            return all(await asyncio.gather(*runs))
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVE_SERVERS_S):
+                    await pool.close()
+
+    async def _run(self, entry: ModelEntry, host: EngineHost, with_tools: WithTools) -> bool:
+        """Run a model's engine. Return whether it ended because it was told to.
+
+        An upstream's has nothing in this process that could be broken: it is started anew right
+        here, and the others that the worker hosts go on.
+        """
+        while True:
+            orderly = await host.run()
+            if orderly or entry.upstream is None:
+                return orderly
+            entry = await asyncio.to_thread(reload_entry, entry)
+            if self._stopping:
+                return True
+            host = self._host(entry, with_tools)
+
+    def _host(self, entry: ModelEntry, with_tools: WithTools) -> EngineHost:
         options = self._options
 
         def work(engine_id: str) -> WorkSource:
             return options.work_source(engine_id, entry.id, socket.gethostname())
 
-        backend = build_backend(entry, options.models_dir)
-        return EngineHost(entry, backend, options.transport, options.stall_after_s, work)
+        backend = with_tools(entry, build_backend(entry, options.models_dir))
+        host = EngineHost(entry, backend, options.transport, options.stall_after_s, work)
+        self._hosts[entry.id] = host
+        return host
 
     def _entries(self) -> list[ModelEntry]:
         catalogue = load_catalogue()
@@ -84,7 +124,8 @@ class EngineThread(threading.Thread):
         self.join(timeout=STOP_PATIENCE_S)
 
     def _request_stop(self) -> None:
-        for host in self._hosts:
+        self._stopping = True
+        for host in self._hosts.values():
             host.request_stop()
 
 

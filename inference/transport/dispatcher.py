@@ -14,7 +14,7 @@ import uuid_utils
 from redis.exceptions import ResponseError
 
 from inference.errors import ErrorCode, TandemError
-from inference.fold import fold
+from inference.fold import Answer, fold
 from inference.request import GenerationRequest, Lane
 from inference.transport.connection import RETRY_AFTER_S, Unreachable, connect
 from inference.transport.courier import Courier
@@ -128,15 +128,16 @@ class Dispatcher:
             run.timers.append(loop.call_later(wait_s, self._tired, run, wait_s))
         return run
 
-    async def count(self, request: GenerationRequest, *, max_waiting: int) -> int:
-        """Return how many tokens the prompt has, by the model's own tokenizer and template.
+    async def count(self, request: GenerationRequest, *, max_waiting: int) -> Answer:
+        """Return an answer that has nothing but its prompt's tokens, by the model's own tokenizer
+        and template, or what an upstream says of them.
 
         Raises `TandemError` as `submit` does, or with what is wrong with the request.
         """
         run = Run(request, self._keys.counts(request.model), self._closed)
         await self._submit(run, max_waiting)
         try:
-            return (await fold(run)).finished.usage.prompt_tokens
+            return await fold(run)
         finally:
             run.close()
 

@@ -93,7 +93,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
     """A gateway has ended its answer. `engine_id` None: no engine had taken the request.
 
     `usage` is what the gateway saw: whole for a finished request, else no more than the prompt.
-    `answer` are its parts (see `inference.fold`) in MessagePack, or None where they are not to be
+    `answer` is what `inference.fold.Parts.kept` says, in MessagePack, or None where they are not to be
     kept; `answer_digest` is their SHA-256 either way.
     """
 

@@ -36,7 +36,7 @@ def of_result(row: Row, origin: Origin, result: WorkResult, engine: Engine) -> l
     """Return the records of work that an engine has ended."""
     ending, detail = _ending(row, result)
     request_id, usage = str(row.id), result.usage
-    parts = result.answer.parts if result.answer is not None else ()
+    parts = result.answer.kept if result.answer is not None else ()
     completed = Completed(
         request_id=request_id,
         attempt=result.item.attempt,

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import anthropic
+import openai
 import pytest
 
 from gateway.config import BASE_DIR
@@ -76,7 +77,9 @@ def real_model(stack: Stack, gateway: Gateway) -> str:
         engine_options={"dtype": "float32", "kv_cache_gib": 1},
         canary_prompt="What is the capital of France?",
         canary_expect="Paris",
+        offer_mcp_tools=False,
     )
+    stack.add_mcp_server("builtin", DEFAULT_MODEL, transport="builtin")
     stack.start_worker(DEFAULT_MODEL, patience_s=_LOAD_PATIENCE_S)
     gateway.wait_for_model(DEFAULT_MODEL)
     return DEFAULT_MODEL
@@ -105,6 +108,15 @@ def client(make_client: MakeClient, gateway: Gateway) -> Client:
 def sdk(stack: Stack, gateway: Gateway) -> Iterator[anthropic.Anthropic]:
     """Return Anthropic's own client, of the shared gateway."""
     with anthropic.Anthropic(base_url=gateway.url, api_key=stack.key) as client:
+        yield client
+
+
+@pytest.fixture
+def chat(stack: Stack, gateway: Gateway) -> Iterator[openai.OpenAI]:
+    """Return OpenAI's own client, of the shared gateway."""
+    with openai.OpenAI(
+        base_url=f"{gateway.url}/v1", api_key=stack.key, max_retries=0, timeout=30
+    ) as client:
         yield client
 
 

@@ -26,7 +26,7 @@ from gateway.supervise import postgres, valkey
 from gateway.supervise.embedded import wait_for_postgres, wait_for_redis
 from gateway.supervise.layout import Layout
 from gateway.supervise.processes import end_with_parent
-from inference.models import Model
+from inference.models import McpServer, Model, Upstream
 from inference.request import Lane
 from inference.transport.connection import connect_sync
 from inference.transport.frames import EngineReport, EngineState, decode_report
@@ -58,7 +58,7 @@ def free_port() -> int:
 
 def insert_model(database_url: str, model: str, **fields: Any) -> None:
     """Put a model into a catalogue. What is not named is as in the admin's empty form."""
-    empty = {field.name: field.get_default() for field in Model._meta.fields}
+    empty = {field.attname: field.get_default() for field in Model._meta.fields}
     row: dict[str, Any] = empty | fields | {"id": model}
     del row["created_at"]
     columns, marks = ", ".join(row), ", ".join("%s" for _ in row)
@@ -69,6 +69,36 @@ def insert_model(database_url: str, model: str, **fields: Any) -> None:
             f" VALUES (now(), {marks})",
             values,
         )
+
+
+def insert_upstream(database_url: str, name: str, **fields: Any) -> None:
+    """Put an upstream into a catalogue. What is not named is as in the admin's empty form."""
+    empty = {field.attname: field.get_default() for field in Upstream._meta.fields}
+    row: dict[str, Any] = empty | fields | {"name": name}
+    columns, marks = ", ".join(row), ", ".join("%s" for _ in row)
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            f"INSERT INTO inference_upstream ({columns}) VALUES ({marks})",  # noqa: S608
+            list(row.values()),
+        )
+
+
+def insert_mcp_server(database_url: str, name: str, *models: str, **fields: Any) -> None:
+    """Put an MCP server into a catalogue, and give its tools to these models."""
+    empty = {field.attname: field.get_default() for field in McpServer._meta.fields}
+    row: dict[str, Any] = empty | fields | {"name": name}
+    columns, marks = ", ".join(row), ", ".join("%s" for _ in row)
+    values = [Jsonb(value) if isinstance(value, dict | list) else value for value in row.values()]
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            f"INSERT INTO inference_mcpserver ({columns}) VALUES ({marks})",  # noqa: S608
+            values,
+        )
+        for model in models:
+            connection.execute(
+                "INSERT INTO inference_model_mcp_servers (model_id, mcpserver_id) VALUES (%s, %s)",
+                [model, name],
+            )
 
 
 class Server:
@@ -315,6 +345,11 @@ class Stack:
         insert_model(self.layout.database_url, model, **(named | fields))
         self.redis.publish(self.keys.nudges, "catalogue")
         return model
+
+    def add_mcp_server(self, name: str, *models: str, **fields: Any) -> None:
+        """Put an MCP server into the catalogue, and give its tools to these models."""
+        insert_mcp_server(self.layout.database_url, name, *models, **fields)
+        self.redis.publish(self.keys.nudges, "catalogue")
 
     def script_model(self, model: str, **script: Any) -> None:
         """Set the script of engines that are started from now on."""

@@ -40,15 +40,6 @@ class City(BaseModel):
     is_capital: bool
 
 
-@pytest.fixture
-def chat(stack: Stack, gateway: Gateway) -> Iterator[openai.OpenAI]:
-    """Return OpenAI's own client, of the shared gateway."""
-    with openai.OpenAI(
-        base_url=f"{gateway.url}/v1", api_key=stack.key, max_retries=0, timeout=30
-    ) as client:
-        yield client
-
-
 @pytest.fixture(scope="module")
 def gifted(stack: Stack, gateway: Gateway) -> Iterator[str]:
     """Return a model that sees and thinks."""

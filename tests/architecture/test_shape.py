@@ -26,6 +26,8 @@ VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager"
 READS_THE_ENVIRONMENT = [
     Path("gateway/config.py"),
     Path("gateway/supervise"),
+    # What the catalogue refers to is known by no name in advance.
+    Path("inference/secret_references.py"),
     # It hands its own on to Claude Code.
     Path("gateway/management/commands/batch.py"),
     Path("gateway/management/commands/claude.py"),

@@ -169,28 +169,28 @@ async def test_it_takes_thinking_calls_and_results_of_earlier_turns(subject: Sub
     ids=["text", "tools", "no tool", "history", "thinking"],
 )
 async def test_it_counts_as_many_tokens_as_a_run_reports(
-    subject: Subject, request_: GenerationRequest
+    counting: Subject, request_: GenerationRequest
 ) -> None:
     request = msgspec.structs.replace(
         request_, sampling=msgspec.structs.replace(request_.sampling, max_tokens=1)
     )
 
-    started, *_ = await collect(subject.backend, request)
+    started, *_ = await collect(counting.backend, request)
 
     assert isinstance(started, Started)
-    assert await subject.backend.count(request) == started.prompt_tokens
+    assert await counting.backend.count(request) == started.prompt_tokens
 
 
-async def test_it_counts_more_tokens_than_it_could_run(subject: Subject) -> None:
-    limit = subject.entry.context_tokens
+async def test_it_counts_more_tokens_than_it_could_run(counting: Subject) -> None:
+    limit = counting.entry.context_tokens
 
-    assert await subject.backend.count(asked("apple " * 4 * limit)) > 4 * limit
-    assert await subject.backend.count(asked("apple " * 1000 * limit)) > 100 * limit
+    assert await counting.backend.count(asked("apple " * 4 * limit)) > 4 * limit
+    assert await counting.backend.count(asked("apple " * 1000 * limit)) > 100 * limit
 
 
-async def test_it_counts_without_a_free_slot(subject: Subject, eventually: Eventually) -> None:
-    backend = subject.backend
-    request = asked(subject.story, max_tokens=400)
+async def test_it_counts_without_a_free_slot(counting: Subject, eventually: Eventually) -> None:
+    backend = counting.backend
+    request = asked(counting.story, max_tokens=400)
     runs = [asyncio.create_task(collect(backend, request)) for _ in range(backend.capacity)]
     await eventually(lambda: backend.stats().running == backend.capacity)
 
@@ -203,8 +203,8 @@ async def test_it_counts_without_a_free_slot(subject: Subject, eventually: Event
     await eventually(lambda: backend.stats().running == 0)
 
 
-async def test_it_only_fills_the_cache_when_no_token_is_wanted(subject: Subject) -> None:
-    events = await collect(subject.backend, asked(subject.story, max_tokens=0))
+async def test_it_only_fills_the_cache_when_no_token_is_wanted(counting: Subject) -> None:
+    events = await collect(counting.backend, asked(counting.story, max_tokens=0))
 
     started, finished = events
     assert isinstance(started, Started)
@@ -216,7 +216,7 @@ async def test_it_only_fills_the_cache_when_no_token_is_wanted(subject: Subject)
 
 @pytest.mark.parametrize("mark", [(-1, 0), (0, 0), (1, 0), (2, 0), (3, 0)])
 async def test_it_says_how_much_before_the_mark_was_written(
-    subject: Subject, mark: tuple[int, int]
+    counting: Subject, mark: tuple[int, int]
 ) -> None:
     conversation = (
         say(Role.SYSTEM, RULES),
@@ -233,7 +233,7 @@ async def test_it_says_how_much_before_the_mark_was_written(
         cache_mark=CacheMark(message=message, part=part),
     )
 
-    *_, finished = await collect(subject.backend, request)
+    *_, finished = await collect(counting.backend, request)
 
     assert isinstance(finished, Finished)
     usage = finished.usage
@@ -251,15 +251,25 @@ async def test_it_writes_nothing_where_nothing_is_marked(subject: Subject) -> No
     assert finished.usage.cache_written_tokens == 0
 
 
-async def test_it_refuses_a_tool_whose_schema_never_ends(subject: Subject) -> None:
+def _endless_tool() -> Tool:
     schema: dict[str, Any] = {}
     for _ in range(3000):
         schema = {"items": schema}
-    request = asked("Hello.", max_tokens=1, tools=(Tool(name="deep", schema=schema),))
+    return Tool(name="deep", schema=schema)
 
-    (failed,) = await collect(subject.backend, request)
+
+async def test_it_refuses_a_tool_whose_schema_never_ends(subject: Subject) -> None:
+    (failed,) = await collect(
+        subject.backend, asked("Hello.", max_tokens=1, tools=(_endless_tool(),))
+    )
 
     assert isinstance(failed, Failed)
     assert failed.code is ErrorCode.INVALID_REQUEST
+    assert "tool 'deep': the schema is nested too deeply" in failed.message
+
+
+async def test_it_does_not_count_a_tool_whose_schema_never_ends(counting: Subject) -> None:
+    request = asked("Hello.", max_tokens=1, tools=(_endless_tool(),))
+
     with pytest.raises(TandemError, match="tool 'deep': the schema is nested too deeply"):
-        await subject.backend.count(request)
+        await counting.backend.count(request)

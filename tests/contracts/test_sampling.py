@@ -24,8 +24,8 @@ async def test_it_scores_nothing_unless_asked(subject: Subject) -> None:
     assert _scores(await collect(subject.backend, make_request(_QUESTION))) == []
 
 
-async def test_it_scores_each_token_of_the_text(subject: Subject) -> None:
-    events = await collect(subject.backend, make_request(_QUESTION, logprobs=3))
+async def test_it_scores_each_token_of_the_text(scoring: Subject) -> None:
+    events = await collect(scoring.backend, make_request(_QUESTION, logprobs=3))
 
     scores = _scores(events)
     assert "".join(score.taken.token for score in scores) == text_of(events)
@@ -39,8 +39,8 @@ async def test_it_scores_each_token_of_the_text(subject: Subject) -> None:
         assert score.likeliest[0] == score.taken
 
 
-async def test_it_scores_without_naming_others(subject: Subject) -> None:
-    scores = _scores(await collect(subject.backend, make_request(_QUESTION, logprobs=0)))
+async def test_it_scores_without_naming_others(scoring: Subject) -> None:
+    scores = _scores(await collect(scoring.backend, make_request(_QUESTION, logprobs=0)))
 
     assert scores
     assert all(score.likeliest == () for score in scores)

@@ -21,8 +21,8 @@ from PIL import Image
 
 from gateway.config import Config
 from gateway.image_source import ImageSource
-from gateway.images.addresses import Address
 from gateway.images.loader import ImageLoader
+from inference.addresses import Address
 from inference.errors import TandemError
 from inference.request import ImagePart
 

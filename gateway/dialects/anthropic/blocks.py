@@ -78,6 +78,16 @@ class ToolUseBlock(_Markable):
     input: dict[str, Any]
 
 
+class McpToolUseBlock(_Markable):
+    """A call that the server ran itself, or that it was left with."""
+
+    type: Literal["mcp_tool_use"]
+    id: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1)]
+    server_name: Annotated[str, Field(min_length=1)]
+    input: dict[str, Any]
+
+
 class ToolReferenceBlock(_Markable):
     """A tool that a search among tools has found; it stands in a tool's result."""
 
@@ -129,11 +139,22 @@ class ToolResultBlock(_Markable):
     is_error: bool | None = None
 
 
+class McpToolResultBlock(_Markable):
+    """What a call that the server ran came to."""
+
+    type: Literal["mcp_tool_result"]
+    tool_use_id: Annotated[str, Field(min_length=1)]
+    content: TextBlocks | None = None
+    is_error: bool | None = None
+
+
 MessageBlock = Annotated[
     Annotated[TextBlock, Tag(tag("block", "text"))]
     | Annotated[ImageBlock, Tag(tag("block", "image"))]
     | Annotated[ToolUseBlock, Tag(tag("block", "tool_use"))]
     | Annotated[ToolResultBlock, Tag(tag("block", "tool_result"))]
+    | Annotated[McpToolUseBlock, Tag(tag("block", "mcp_tool_use"))]
+    | Annotated[McpToolResultBlock, Tag(tag("block", "mcp_tool_result"))]
     | Annotated[ThinkingBlock, Tag(tag("block", "thinking"))]
     | Annotated[RedactedThinkingBlock, Tag(tag("block", "redacted_thinking"))],
     by_type("block", "text"),

@@ -17,6 +17,8 @@ from inference.events import (
     Failed,
     Finished,
     FinishReason,
+    ServerToolCall,
+    ServerToolResult,
     Started,
     TextDelta,
     ThinkingDelta,
@@ -25,14 +27,23 @@ from inference.events import (
     Usage,
 )
 from inference.fold import Answer, AnswerPart
-from inference.request import TextPart, ThinkingPart, ToolCallPart
+from inference.request import (
+    ServerToolCallPart,
+    ServerToolResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 
 STOP_REASONS: dict[FinishReason, str] = {
     FinishReason.END: "end_turn",
     FinishReason.LENGTH: "max_tokens",
     FinishReason.STOP_SEQUENCE: "stop_sequence",
     FinishReason.TOOL_USE: "tool_use",
+    FinishReason.PAUSE: "pause_turn",
 }
+
+_MCP = "mcptoolu_"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -96,6 +107,16 @@ class MessageStream:
             case ToolCallStarted(id=call_id, name=name):
                 block = _tool_use(call_id, name) | {"input": {}}
                 return self._begin(ToolCallStarted, block, ("input_json_delta", "partial_json"))
+            case _:
+                return self._around(event)
+
+    def _around(self, event: Event) -> bytes:
+        """Return the frames of what is no piece of text."""
+        match event:
+            case ServerToolCall(id=call_id, server=server, name=name, arguments=arguments):
+                return self._whole(_mcp_tool_use(call_id, server, name, arguments))
+            case ServerToolResult(call_id=call_id, text=text, is_error=is_error):
+                return self._whole(_mcp_tool_result(call_id, text, is_error=is_error))
             case Started(prompt_tokens=prompt_tokens):
                 return self._start(prompt_tokens)
             case Finished():
@@ -104,6 +125,8 @@ class MessageStream:
             case Failed(code=code, message=reason):
                 self.over = True
                 return failure(TandemError(code, reason), self._request_id)
+        # Raw events are of requests that `RawStream` answers.
+        return b""
 
     def refusal(self, event: Event) -> TandemError | None:
         """Return the error if the very first event says that there will be no answer."""
@@ -137,6 +160,18 @@ class MessageStream:
             "content_block_start", {"index": self._index, "content_block": block}
         )
 
+    def _whole(self, block: dict[str, Any]) -> bytes:
+        """Return a block that begins whole: of one that the server ran, clients fold no deltas."""
+        closed = self._close()
+        self._index += 1
+        return b"".join(
+            (
+                closed,
+                _frame("content_block_start", {"index": self._index, "content_block": block}),
+                _frame("content_block_stop", {"index": self._index}),
+            )
+        )
+
     def _piece(self, text: str) -> bytes:
         head, tail = self._delta
         return head + json_line(text) + tail
@@ -160,7 +195,9 @@ class MessageStream:
 
 def failure(error: TandemError, request_id: str) -> bytes:
     """Return the frame that ends a broken stream."""
-    return b"event: error\ndata: %b\n\n" % error_body(error, request_id)
+    # An upstream's own body may have several lines.
+    data = b" ".join(error_body(error, request_id).splitlines())
+    return b"event: error\ndata: %b\n\n" % data
 
 
 def message(
@@ -185,11 +222,41 @@ def _block(part: AnswerPart) -> dict[str, Any]:
         case ToolCallPart(id=call_id, name=name, arguments=arguments):
             # As the model wrote it: decoding would round its numbers.
             return _tool_use(call_id, name) | {"input": msgspec.Raw(arguments.encode())}
+        case ServerToolCallPart(id=call_id, server=server, name=name, arguments=arguments):
+            return _mcp_tool_use(call_id, server, name, arguments)
+        case ServerToolResultPart(call_id=call_id, text=text, is_error=is_error):
+            return _mcp_tool_result(call_id, text, is_error=is_error)
 
 
 def _tool_use(call_id: str, name: str) -> dict[str, Any]:
     """Return the block of a call. Without hyphens the id is short enough for every other API."""
     return {"type": "tool_use", "id": f"toolu_{call_id.replace('-', '')}", "name": name}
+
+
+def _mcp_tool_use(call_id: str, server: str, name: str, arguments: str) -> dict[str, Any]:
+    return {
+        "type": "mcp_tool_use",
+        "id": _mcp_id(call_id),
+        "name": name,
+        "server_name": server,
+        "input": msgspec.Raw(arguments.encode()),
+    }
+
+
+def _mcp_tool_result(call_id: str, text: str, *, is_error: bool) -> dict[str, Any]:
+    # Clients send it back, and an empty text block is none.
+    content = [{"type": "text", "text": text}] if text else []
+    return {
+        "type": "mcp_tool_result",
+        "tool_use_id": _mcp_id(call_id),
+        "is_error": is_error,
+        "content": content,
+    }
+
+
+def _mcp_id(call_id: str) -> str:
+    """Return the id of a call that the server runs: made of ours, or as it was sent back."""
+    return call_id if call_id.startswith(_MCP) else f"{_MCP}{call_id.replace('-', '')}"
 
 
 def _message(message_id: str, model: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from itertools import groupby
 
 from gateway.dialects.anthropic.blocks import (
     InputMessage,
+    McpToolResultBlock,
+    McpToolUseBlock,
     MessageBlock,
     RedactedThinkingBlock,
     ThinkingBlock,
@@ -23,6 +25,8 @@ _ROLES = {
     "image": "user",
     "tool_result": "user",
     "tool_use": "assistant",
+    "mcp_tool_use": "assistant",
+    "mcp_tool_result": "assistant",
     "thinking": "assistant",
     "redacted_thinking": "assistant",
 }
@@ -90,10 +94,14 @@ def _check_calls(messages: Sequence[InputMessage]) -> None:
     ]
     every_id: set[str] = set()
     waiting: dict[str, str] = {}
+    left: dict[str, str] = {}
     for role, turn in groupby(spoken, key=lambda item: item[1].role):
         blocks = [place for index, message in turn for place in places(message, index)]
+        # Only the last turn may leave calls to the server.
+        _check_run(left)
         if role == "assistant":
             waiting = _calls(blocks, every_id)
+            left = _server_calls(blocks, every_id)
         else:
             _check_results(blocks, waiting)
             waiting = {}
@@ -110,6 +118,34 @@ def _calls(blocks: Sequence[Place], every_id: set[str]) -> dict[str, str]:
             every_id.add(block.id)
             calls[block.id] = path
     return calls
+
+
+def _server_calls(blocks: Sequence[Place], every_id: set[str]) -> dict[str, str]:
+    """Return the paths of the server's calls that have no result yet, by their ids."""
+    calls: dict[str, str] = {}
+    for path, block in blocks:
+        match block:
+            case McpToolUseBlock(id=call_id):
+                if call_id in every_id:
+                    raise invalid(f"{path}.id: `mcp_tool_use` ids must be unique: {call_id}")
+                every_id.add(call_id)
+                calls[call_id] = path
+            case McpToolResultBlock(tool_use_id=call_id):
+                if calls.pop(call_id, None) is None:
+                    raise invalid(
+                        f"{path}.tool_use_id: unexpected `tool_use_id` found in `mcp_tool_result` "
+                        f"blocks: {call_id}. Each `mcp_tool_result` block must follow its "
+                        "`mcp_tool_use` block in the same turn."
+                    )
+    return calls
+
+
+def _check_run(left: dict[str, str]) -> None:
+    for call_id, path in left.items():
+        raise invalid(
+            f"{path}: `mcp_tool_use` ids were found without `mcp_tool_result` blocks after them: "
+            f"{call_id}. Only the last turn of a conversation may end so."
+        )
 
 
 def _check_results(blocks: Sequence[Place], calls: dict[str, str]) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.dialects.anthropic.blocks import Base64Source, ImageBlock, ToolResultBlock
+from gateway.dialects.anthropic.connectors import requested_servers
 from gateway.dialects.anthropic.history import places
 from gateway.dialects.anthropic.tools import (
     ClientTool,
     FunctionTool,
     ToolChoiceBody,
     callable_tools,
+    check_choice,
 )
 from gateway.dialects.anthropic.turns import conversation
 from gateway.dialects.anthropic.wire import MessagesBody
@@ -51,10 +53,13 @@ def to_request(
     """Return the canonical request.
 
     For a model with vision, `images` are what `image_sources` named; without vision none are
-    needed. Raises INVALID_REQUEST when the model may not be sent images at all.
+    needed. Raises INVALID_REQUEST when the model may not be sent images at all, and for a choice
+    of a tool that is not there; of a model with servers' tools only its engine knows which are.
     """
     if context.vision and len(images) != sum(1 for _ in _images(body)):
         raise ValueError("the images are not those that the body names")
+    if body.tool_choice and not (context.server_tools or body.mcp_servers):
+        check_choice(body.tools, body.tool_choice)
     if not context.vision and context.images_without_vision == "refuse":
         _refuse_images(body, context.model)
     messages, mark = conversation(
@@ -76,6 +81,8 @@ def to_request(
         tool_choice=_tool_choice(body.tool_choice),
         thinking=thinking,
         thinking_budget_tokens=body.thinking.budget_tokens if thinking and body.thinking else None,
+        servers=requested_servers(body.mcp_servers, body.tools),
+        can_pause=True,
         output_schema=_output_schema(body),
     )
 

@@ -48,12 +48,45 @@ class FunctionTool(Wire):
         return self.function.name
 
 
+class McpToolConfig(Wire):
+    """Whether a tool is offered. `defer_loading` has no effect."""
+
+    enabled: bool | None = None
+
+
+class McpToolset(Wire):
+    """Which tools of one of the request's MCP servers are offered."""
+
+    type: Literal["mcp_toolset"]
+    mcp_server_name: str
+    default_config: McpToolConfig | None = None
+    configs: dict[str, McpToolConfig] | None = None
+    cache_control: CacheControl | None = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether tools are offered that `configs` does not name."""
+        return self.default_config is None or self.default_config.enabled is not False
+
+    @property
+    def exceptions(self) -> list[str]:
+        """The tools that it is the other way round for."""
+        default = self.enabled
+        return [
+            name
+            for name, config in (self.configs or {}).items()
+            if (default if config.enabled is None else config.enabled) != default
+        ]
+
+
 class ServerTool(Wire):
     """A tool that Anthropic would run: it has a type and no schema. It is skipped."""
 
     model_config = ConfigDict(json_schema_extra={"not": {"required": ["input_schema"]}})
 
-    type: Annotated[str, Field(json_schema_extra={"not": {"enum": ["custom", "function"]}})]
+    type: Annotated[
+        str, Field(json_schema_extra={"not": {"enum": ["custom", "function", "mcp_toolset"]}})
+    ]
     cache_control: CacheControl | None = None
 
 
@@ -63,6 +96,8 @@ def _shape(value: Any) -> str:
     kind = value.get("type")
     if kind == "function" or (kind is None and "function" in value):
         return tag("tool", "function")
+    if kind == "mcp_toolset":
+        return tag("tool", "toolset")
     if isinstance(kind, str) and kind != "custom" and "input_schema" not in value:
         return tag("tool", "server")
     return tag("tool", "client")
@@ -71,6 +106,7 @@ def _shape(value: Any) -> str:
 AnyTool = Annotated[
     Annotated[ClientTool, Tag(tag("tool", "client"))]
     | Annotated[FunctionTool, Tag(tag("tool", "function"))]
+    | Annotated[McpToolset, Tag(tag("tool", "toolset"))]
     | Annotated[ServerTool, Tag(tag("tool", "server"))],
     Discriminator(_shape),
 ]
@@ -125,33 +161,33 @@ AnyToolChoice = Annotated[
 def callable_tools(tools: Sequence[AnyTool] | None) -> Iterator[ClientTool | FunctionTool]:
     """Yield the tools that the model may call."""
     for tool in tools or ():
-        if not isinstance(tool, ServerTool):
+        if isinstance(tool, ClientTool | FunctionTool):
             yield tool
 
 
-def skipped_tools(tools: Sequence[AnyTool] | None) -> Iterator[str]:
-    """Yield the paths of the tools that nobody here can run."""
+def skipped_tools(tools: Sequence[AnyTool] | None, *, connectors: bool) -> Iterator[str]:
+    """Yield the paths of the tools that nobody here can run; toolsets are run by `connectors`."""
     for index, tool in enumerate(tools or ()):
-        if isinstance(tool, ServerTool):
+        if isinstance(tool, ServerTool) or (isinstance(tool, McpToolset) and not connectors):
             yield f"tools.{index}"
 
 
-def check_tools(tools: Sequence[AnyTool] | None, choice: ToolChoiceBody | None) -> frozenset[str]:
-    """Return the tools' names. Raises INVALID_REQUEST unless all fit together."""
+def check_tools(tools: Sequence[AnyTool] | None) -> frozenset[str]:
+    """Return the tools' names. Raises INVALID_REQUEST unless each has its own."""
     names: set[str] = set()
     for index, tool in enumerate(tools or ()):
-        if isinstance(tool, ServerTool):
+        if not isinstance(tool, ClientTool | FunctionTool):
             continue
         if tool.name in names:
             place = "function.name" if isinstance(tool, FunctionTool) else "name"
             raise invalid(f"tools.{index}.{place}: Tool names must be unique: '{tool.name}'")
         names.add(tool.name)
-    if choice is not None:
-        _check_choice(choice, names)
     return frozenset(names)
 
 
-def _check_choice(choice: ToolChoiceBody, names: set[str]) -> None:
+def check_choice(tools: Sequence[AnyTool] | None, choice: ToolChoiceBody) -> None:
+    """Raise INVALID_REQUEST for a choice among other tools than these."""
+    names = {tool.name for tool in callable_tools(tools)}
     if choice.type in ("any", "required") and not names:
         raise invalid("tool_choice: a tool can be required only when `tools` are given")
     if choice.type == "tool" and choice.name not in names:

@@ -9,6 +9,8 @@ import msgspec
 from gateway.dialects.anthropic.blocks import (
     ImageBlock,
     InputMessage,
+    McpToolResultBlock,
+    McpToolUseBlock,
     MessageBlock,
     RedactedThinkingBlock,
     TextBlock,
@@ -22,6 +24,8 @@ from gateway.dialects.turns import Conversation, Piece, Turn, assemble
 from inference.request import (
     ImagePart,
     Role,
+    ServerToolCallPart,
+    ServerToolResultPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -81,6 +85,8 @@ def _pieces(block: MessageBlock, images: Iterator[ImagePart] | None) -> Iterator
             yield Piece(call, block.cache_control is not None)
         case ToolResultBlock():
             yield _result(block, images)
+        case McpToolUseBlock() | McpToolResultBlock():
+            yield Piece(_server_part(block), block.cache_control is not None)
         case _:
             yield Piece(_shown(block, images), block.cache_control is not None)
 
@@ -93,6 +99,18 @@ def _result(block: ToolResultBlock, images: Iterator[ImagePart] | None) -> Piece
         is_error=bool(block.is_error),
     )
     return Piece(part, any(shown.cache_control for shown in (block, *inner)))
+
+
+def _server_part(
+    block: McpToolUseBlock | McpToolResultBlock,
+) -> ServerToolCallPart | ServerToolResultPart:
+    if isinstance(block, McpToolUseBlock):
+        arguments = msgspec.json.encode(block.input).decode()
+        return ServerToolCallPart(
+            id=block.id, server=block.server_name, name=block.name, arguments=arguments
+        )
+    text = "\n".join(inner.text for inner in block.content or ())
+    return ServerToolResultPart(call_id=block.tool_use_id, text=text, is_error=bool(block.is_error))
 
 
 def _shown(

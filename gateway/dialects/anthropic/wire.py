@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from gateway.dialects.anthropic.blocks import CacheControl, InputMessage, TextBlocks
+from gateway.dialects.anthropic.connectors import McpServers, check_connectors
 from gateway.dialects.anthropic.history import check_history
 from gateway.dialects.anthropic.tools import (
     AnyToolChoice,
@@ -31,8 +32,11 @@ SERVING_FIELDS = frozenset(
     {"context_management", "diagnostics", "fallbacks", "metadata", "service_tier", "speed"}
 )
 
+# Honoured where the operator lets callers bring servers along.
+_CONNECTORS = "mcp_servers"
+
 # Fields that ask for something Tandem cannot do, unless they are empty.
-UNHONOURED_FIELDS = frozenset({"container", "inference_geo", "mcp_servers"})
+UNHONOURED_FIELDS = frozenset({"container", "inference_geo", _CONNECTORS})
 
 
 def _some_messages(value: list[InputMessage]) -> list[InputMessage]:
@@ -116,6 +120,10 @@ class MessagesBody(Wire):
     enable_thinking: bool | None = None
     """The same as a boolean; it wins over `thinking`."""
 
+    mcp_servers: McpServers | None = None
+    """MCP servers whose tools are run for the answer, where the operator allows it. Those of a
+    server are offered as its `mcp_toolset` among the `tools` says, or all."""
+
     output_config: OutputConfig | None = None
 
     output_format: OutputFormat | None = None
@@ -138,14 +146,17 @@ class DecodedMessages(NamedTuple):
     ignored: tuple[str, ...]
 
 
-def decode_messages(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> DecodedMessages:
+def decode_messages(
+    obj: dict[str, Any], unknown: UnknownFields = "ignore", *, connectors: bool = False
+) -> DecodedMessages:
     """Check a decoded body.
 
     Raises INVALID_REQUEST that names the first wrong field by its dotted path; with `unknown`
     as "reject", also for the first field that is unknown or cannot be honoured. Tools that
-    nobody here can run are skipped and listed either way.
+    nobody here can run are skipped and listed either way. Servers that the request brings along
+    are honoured with `connectors`.
     """
-    decoded = _decode(MessagesBody, obj, unknown)
+    decoded = _decode(MessagesBody, obj, unknown, connectors=connectors)
     if decoded.body.max_tokens == 0 and not _is_marked(decoded.body):
         # Filling the cache needs to be meant: without a mark, 0 is a slip of the client's.
         raise invalid(
@@ -156,22 +167,26 @@ def decode_messages(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> D
 
 
 def _decode(
-    kind: type[MessagesBody], obj: dict[str, Any], unknown: UnknownFields
+    kind: type[MessagesBody], obj: dict[str, Any], unknown: UnknownFields, *, connectors: bool
 ) -> DecodedMessages:
     try:
-        body = kind.model_validate(obj)
+        body = kind.model_validate(obj if connectors else obj | {_CONNECTORS: None})
     except ValidationError as error:
         raise first_error(error) from None
-    check_history(body.messages, check_tools(body.tools, body.tool_choice))
-    ignored = sorted(_unhonoured(obj))
+    check_history(body.messages, check_tools(body.tools))
+    if connectors:
+        check_connectors(body.mcp_servers, body.tools)
+    ignored = sorted(_unhonoured(obj, connectors=connectors))
     if ignored and unknown == "reject":
         raise rejection(body.model, ignored[0])
-    return DecodedMessages(body, (*ignored, *skipped_tools(body.tools)))
+    return DecodedMessages(body, (*ignored, *skipped_tools(body.tools, connectors=connectors)))
 
 
-def decode_count(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> DecodedMessages:
+def decode_count(
+    obj: dict[str, Any], unknown: UnknownFields = "ignore", *, connectors: bool = False
+) -> DecodedMessages:
     """Check the body of `POST /v1/messages/count_tokens`. Raises what `decode_messages` raises."""
-    return _decode(CountTokensBody, obj, unknown)
+    return _decode(CountTokensBody, obj, unknown, connectors=connectors)
 
 
 def _is_marked(body: MessagesBody) -> bool:
@@ -182,8 +197,10 @@ def _is_marked(body: MessagesBody) -> bool:
     return any(getattr(place, "cache_control", None) for place in places)
 
 
-def _unhonoured(obj: dict[str, Any]) -> Iterator[str]:
+def _unhonoured(obj: dict[str, Any], *, connectors: bool) -> Iterator[str]:
     known = MessagesBody.model_fields.keys() | SERVING_FIELDS
+    if not connectors:
+        known -= {_CONNECTORS}
     for name, value in obj.items():
         if name not in known and (value or name not in UNHONOURED_FIELDS):
             yield name

@@ -21,6 +21,7 @@ from inference.events import (
     Finished,
     FinishReason,
     Likely,
+    ServerToolCall,
     Started,
     TextDelta,
     ThinkingDelta,
@@ -29,17 +30,22 @@ from inference.events import (
     ToolCallStarted,
     Usage,
 )
-from inference.fold import Answer
-from inference.request import TextPart, ThinkingPart, ToolCallPart
+from inference.fold import Answer, AnswerPart
+from inference.request import ServerToolCallPart, TextPart, ThinkingPart, ToolCallPart
 
 FINISH_REASONS: dict[FinishReason, str] = {
     FinishReason.END: "stop",
     FinishReason.LENGTH: "length",
     FinishReason.STOP_SEQUENCE: "stop",
     FinishReason.TOOL_USE: "tool_calls",
+    # Nobody here can send it back, so it is never said.
+    FinishReason.PAUSE: "stop",
 }
 
 DONE = b"data: [DONE]\n\n"
+
+# Between what was said before the server ran tools and after: this API has no place for the calls.
+_BREAK = "\n\n"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -121,6 +127,8 @@ class _Choice:
         self._call = -1
         self._in_call = False
         self._has_arguments = False
+        self._said = False
+        self._interrupted = False
         # Every token passes here: a frame is made once and only the text is encoded anew.
         self._text = self._cut({"content": "@"})
         self._thought = self._cut({"reasoning_content": "@", "reasoning": "@"})
@@ -138,10 +146,15 @@ class _Choice:
             case ToolCallDelta(arguments=arguments):
                 self._has_arguments = True
                 return json_line(arguments).join(self._arguments)
+            case ServerToolCall():
+                self._interrupted = self._said
         return b""
 
     def text(self, text: str, logprobs: Sequence[TokenLogprob]) -> bytes:
         """Return the frame of the next piece of text."""
+        if self._interrupted:
+            text = _BREAK + text
+        self._said, self._interrupted = True, False
         if logprobs:
             return self._close() + self._delta({"content": text}, _logprobs(logprobs))
         return self._close() + json_line(text).join(self._text)
@@ -231,7 +244,7 @@ def _message(answer: Answer, shape: Shape) -> dict[str, Any]:
     said = any(isinstance(part, TextPart) for part in answer.parts)
     return {
         "role": "assistant",
-        "content": answer.text if said or not calls else None,
+        "content": _text(answer.parts) if said or not calls else None,
         "refusal": None,
         "annotations": [],
         # Its older name at vLLM and DeepSeek, and its newer one at vLLM and OpenRouter.
@@ -239,6 +252,18 @@ def _message(answer: Answer, shape: Shape) -> dict[str, Any]:
         "reasoning": thought,
         **({"tool_calls": calls} if calls else {}),
     }
+
+
+def _text(parts: Iterable[AnswerPart]) -> str:
+    text, interrupted = "", False
+    for part in parts:
+        match part:
+            case ServerToolCallPart():
+                interrupted = bool(text)
+            case TextPart(text=piece):
+                text += _BREAK + piece if interrupted else piece
+                interrupted = False
+    return text
 
 
 def _tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:

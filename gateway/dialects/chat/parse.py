@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.chat.messages import ChatImagePart, ToolMessage, UserMessage
-from gateway.dialects.chat.tools import canonical_tools
+from gateway.dialects.chat.tools import canonical_tools, check_choice
 from gateway.dialects.chat.turns import conversation
 from gateway.dialects.chat.wire import ChatBody, JsonObjectFormat, JsonSchemaFormat
 from gateway.dialects.context import ParseContext
@@ -38,11 +38,12 @@ def to_request(
     """Return the canonical request for the first of the answers that are asked for.
 
     For a model with vision, `images` are what `image_sources` named; without vision none are
-    needed. Raises INVALID_REQUEST when the model may not be sent images at all, or has nothing to
-    answer to.
+    needed. Raises INVALID_REQUEST when the model may not be sent images at all, has nothing to
+    answer to, or is to call a tool that is not there.
     """
     if context.vision and len(images) != sum(1 for _ in _images(body)):
         raise ValueError("the images are not those that the body names")
+    check_choice(body.tools or (), body.tool_choice, server_tools=context.server_tools)
     if not context.vision and context.images_without_vision == "refuse":
         _refuse_images(body, context.model)
     messages = conversation(body.messages, images if context.vision else None)

@@ -72,15 +72,27 @@ ChatToolChoice = Annotated[
 _MODES = {"none": ToolMode.NONE, "auto": ToolMode.AUTO, "required": ToolMode.ANY}
 
 
-def check_tools(tools: Sequence[ChatTool], choice: ChatToolChoice | None) -> None:
-    """Raise INVALID_REQUEST unless the names are unique and the choice is among them."""
+def check_tools(tools: Sequence[ChatTool]) -> None:
+    """Raise INVALID_REQUEST unless the names are unique."""
     names: set[str] = set()
     for index, tool in enumerate(tools):
         if tool.function.name in names:
             path = f"tools[{index}].function.name"
             raise invalid_at(path, f"Tool names must be unique: '{tool.function.name}'")
         names.add(tool.function.name)
+
+
+def check_choice(
+    tools: Sequence[ChatTool], choice: ChatToolChoice | None, *, server_tools: bool
+) -> None:
+    """Raise INVALID_REQUEST unless the choice is among the tools.
+
+    With `server_tools` there are others, of which only the model's engine knows.
+    """
+    names = {tool.function.name for tool in tools}
     match choice:
+        case "required" | NamedFunction() if server_tools:
+            pass
         case "required" if not names:
             raise invalid_at("tool_choice", "a tool can be required only when `tools` are given")
         case NamedFunction(function=function):

@@ -300,7 +300,7 @@ def _check(body: ChatBody) -> None:
     longest = body.max_completion_tokens or body.max_tokens
     if longest and body.min_tokens and body.min_tokens > longest:
         raise invalid_at("min_tokens", "more than the answer may have")
-    check_tools(body.tools or (), body.tool_choice)
+    check_tools(body.tools or ())
     check_history(body.messages)
 
 

@@ -90,9 +90,10 @@ class InputTokensConsumer(_ResponsesPrompt):
     async def handle(self, request: ApiRequest) -> None:
         """Answer with the whole prompt's tokens: history, template, tools and images included."""
         asked = await self.read()
-        tokens = await self.services.dispatcher.count(
+        answer = await self.services.dispatcher.count(
             asked.prompt, max_waiting=asked.entry.max_waiting
         )
+        tokens = answer.finished.usage.prompt_tokens
         await self.respond_json(b'{"object":"response.input_tokens","input_tokens":%d}' % tokens)
 
 

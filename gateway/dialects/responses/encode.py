@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.dialects.responses.items import Item, Look
-from gateway.dialects.responses.opened import OpenCall, OpenItem, OpenMessage, OpenReasoning
+from gateway.dialects.responses.opened import (
+    OpenCall,
+    OpenItem,
+    OpenMessage,
+    OpenReasoning,
+    OpenServerCall,
+)
 from gateway.dialects.responses.shape import Shape, render, respond, status_of
 from gateway.http.sse import COMMENT, json_line
 from inference.errors import ErrorCode, TandemError
@@ -19,6 +25,8 @@ from inference.events import (
     Event,
     Failed,
     Finished,
+    ServerToolCall,
+    ServerToolResult,
     Started,
     TextDelta,
     ThinkingDelta,
@@ -75,6 +83,16 @@ class ResponseEncoder:
                 return self._piece(arguments)
             case ToolCallStarted():
                 return self._begin(OpenCall(self._shape.id, self._next_index, event))
+            case ServerToolCall():
+                return self._begin(OpenServerCall(self._shape.id, self._next_index, event))
+            case ServerToolResult():
+                return self._server_result(event)
+            case _:
+                return self._around(event)
+
+    def _around(self, event: Event) -> bytes:
+        """Return the frames of the beginning and the end."""
+        match event:
             case Started():
                 return self._start()
             case Finished():
@@ -83,6 +101,8 @@ class ResponseEncoder:
                 return self.cancel()
             case Failed(code=code, message=message):
                 return self.fail(TandemError(code, message))
+        # Raw events are of Messages requests.
+        return b""
 
     def refusal(self, event: Event) -> TandemError | None:
         """Return the error if the very first event says that there will be no answer.
@@ -150,6 +170,12 @@ class ResponseEncoder:
                 OpenReasoning(self._shape.id, self._next_index, summary=self._look.summary)
             )
         return begun + self._piece(text)
+
+    def _server_result(self, result: ServerToolResult) -> bytes:
+        if not isinstance(self._open, OpenServerCall):
+            return b""
+        self._open.take(result)
+        return self._close("completed")
 
     def _begin(self, item: OpenItem) -> bytes:
         closed = self._close("completed")

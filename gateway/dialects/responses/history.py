@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
@@ -82,6 +83,29 @@ class ResponsesCallOutput(Wire):
     output: Parts
 
 
+class ResponsesMcpCall(Wire):
+    """A call that the server ran, with what it came to."""
+
+    type: Literal["mcp_call"]
+    id: Annotated[str, Field(min_length=1)]
+    server_label: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(min_length=1)]
+    arguments: str
+    output: str | None = None
+    error: Any = None
+    """What a failed call came to: as it was told, or any text."""
+
+    @property
+    def error_text(self) -> str | None:
+        """What went wrong, as text."""
+        match self.error:
+            case None | str():
+                return self.error
+            case {"content": [{"text": str(text)}]} | {"message": str(text)}:
+                return text
+        return json.dumps(self.error)
+
+
 class ResponsesReasoningText(Wire):
     """A piece of reasoning, or of its summary."""
 
@@ -113,6 +137,7 @@ InputItem = Annotated[
     Annotated[ResponsesMessage, Tag(tag("item", "message"))]
     | Annotated[ResponsesCall, Tag(tag("item", "function_call"))]
     | Annotated[ResponsesCallOutput, Tag(tag("item", "function_call_output"))]
+    | Annotated[ResponsesMcpCall, Tag(tag("item", "mcp_call"))]
     | Annotated[ResponsesReasoning, Tag(tag("item", "reasoning"))]
     | Annotated[ResponsesItemReference, Tag(tag("item", "item_reference"))],
     by_type("item", "message"),

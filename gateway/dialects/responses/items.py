@@ -12,18 +12,25 @@ from typing import Any, NamedTuple
 
 from inference.events import Likely, TokenLogprob
 from inference.fold import Answer
-from inference.request import TextPart, ThinkingPart, ToolCallPart
+from inference.request import (
+    ServerToolCallPart,
+    ServerToolResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 
 Item = dict[str, Any]
 
 _RESPONSE = "resp_"
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}")
-_ITEM = re.compile(r"(?:msg|rs|fc|fco|item)_([0-9a-f]{32})_(in|out)_(\d{1,6})")
+_ITEM = re.compile(r"(?:msg|rs|fc|fco|mcp|item)_([0-9a-f]{32})_(in|out)_(\d{1,6})")
 _PREFIXES = {
     "message": "msg",
     "reasoning": "rs",
     "function_call": "fc",
     "function_call_output": "fco",
+    "mcp_call": "mcp",
 }
 
 
@@ -91,10 +98,14 @@ def output_items(
     """Return the items of an answer.
 
     `response_id` is a UUID, `body` the request as it was sent, and `status` that of the last part's
-    item: those before it are completed.
+    item: those before it are completed. A call that the server ran and its result are one item,
+    which has a status of its own.
     """
     look, items = Look.of(body), list[Item]()
     scores = iter(answer.logprobs)
+    results = {
+        part.call_id: part for part in answer.parts if isinstance(part, ServerToolResultPart)
+    }
     for left, part in zip(range(len(answer.parts) - 1, -1, -1), answer.parts, strict=True):
         index = len(items)
         match part:
@@ -106,6 +117,11 @@ def output_items(
                 continue
             case ToolCallPart():
                 item = call_item(response_id, index, part)
+            case ServerToolCallPart():
+                items.append(mcp_item(response_id, index, part, results.get(part.id)))
+                continue
+            case ServerToolResultPart():
+                continue
         items.append(item | {"status": "completed" if left else status})
     return items
 
@@ -178,6 +194,30 @@ def call_item(response_id: str, index: int, call: ToolCallPart) -> Item:
         "name": call.name,
         "arguments": call.arguments,
     }
+
+
+def mcp_item(
+    response_id: str, index: int, call: ServerToolCallPart, result: ServerToolResultPart | None
+) -> Item:
+    """Return the item of a call that the server ran; without a result it was broken off."""
+    said = result.text if result else None
+    failed = result is not None and result.is_error
+    status = "incomplete" if result is None else "failed" if failed else "completed"
+    return {
+        "id": item_id("mcp_call", response_id, index),
+        "type": "mcp_call",
+        "status": status,
+        "server_label": call.server,
+        "name": call.name,
+        "arguments": call.arguments,
+        "output": None if failed else said,
+        "error": _tool_error(said or "") if failed else None,
+        "approval_request_id": None,
+    }
+
+
+def _tool_error(text: str) -> dict[str, Any]:
+    return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
 
 
 def input_items(response_id: str, given: object) -> list[Item]:

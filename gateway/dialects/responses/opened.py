@@ -9,13 +9,14 @@ from gateway.dialects.responses.items import (
     begun_message,
     begun_reasoning,
     call_item,
+    mcp_item,
     message_item,
     reasoning_item,
     text_part,
     token_logprob,
 )
-from inference.events import TokenLogprob, ToolCallStarted
-from inference.request import ToolCallPart
+from inference.events import ServerToolCall, ServerToolResult, TokenLogprob, ToolCallStarted
+from inference.request import ServerToolCallPart, ServerToolResultPart, ToolCallPart
 
 EventsOut = list[tuple[str, dict[str, Any]]]
 """Events as their types and their fields, without numbers."""
@@ -173,3 +174,52 @@ class OpenCall:
             ("response.function_call_arguments.done", {**self._place, **told}),
             _done(self._index, item),
         ]
+
+
+class OpenServerCall:
+    """A call that the server runs. Its arguments are whole from the start."""
+
+    def __init__(self, response_id: str, index: int, called: ServerToolCall) -> None:
+        self._response_id = response_id
+        self._index = index
+        self._call = ServerToolCallPart(
+            id=called.id, server=called.server, name=called.name, arguments=called.arguments
+        )
+        self._result: ServerToolResultPart | None = None
+        self._place = {"item_id": self.item("")["id"], "output_index": index}
+        self.delta = ("response.mcp_call_arguments.delta", self._place)
+
+    def begin(self) -> EventsOut:
+        """Return the events that there are before the tool has run."""
+        kind, place = self.delta
+        arguments = self._call.arguments
+        begun = self.item("in_progress") | {"arguments": ""}
+        return [
+            _added(self._index, begun),
+            ("response.mcp_call.in_progress", place),
+            (kind, {**place, "delta": arguments}),
+            ("response.mcp_call_arguments.done", {**place, "arguments": arguments}),
+        ]
+
+    def add(self, text: str) -> None:
+        """Nothing is added to it."""
+        raise AssertionError("its arguments are whole")
+
+    def take(self, result: ServerToolResult) -> None:
+        """Take what it came to."""
+        self._result = ServerToolResultPart(
+            call_id=result.call_id, text=result.text, is_error=result.is_error
+        )
+
+    def item(self, status: str) -> Item:
+        """Return the item as far as it has come. Once the tool has run, it has its own status."""
+        item = mcp_item(self._response_id, self._index, self._call, self._result)
+        return item if self._result else item | {"status": status}
+
+    def end(self, status: str) -> EventsOut:
+        """Return the events after the tool has run."""
+        item = self.item(status)
+        kind = "response.mcp_call.completed"
+        if item["status"] == "failed":
+            kind = "response.mcp_call.failed"
+        return [(kind, self._place), _done(self._index, item)]

@@ -14,7 +14,7 @@ from gateway.dialects.responses.history import (
     read_items,
 )
 from gateway.dialects.responses.items import Item
-from gateway.dialects.responses.tools import canonical_choice, canonical_tools
+from gateway.dialects.responses.tools import canonical_choice, canonical_tools, check_choice
 from gateway.dialects.responses.turns import conversation
 from gateway.dialects.responses.wire import ResponsesBody, ResponsesJsonSchema
 from gateway.dialects.sampling import top_k
@@ -49,9 +49,10 @@ def to_request(
 
     `history_items` are the input and output items of the responses before this one, oldest first.
     For a model with vision, `images` are what `image_sources` named; without vision none are
-    needed. Raises INVALID_REQUEST where items do not fit together, and when the model may not be
-    sent images at all.
+    needed. Raises INVALID_REQUEST where items do not fit together, when the model may not be sent
+    images at all, and for a choice of a tool that is not there.
     """
+    check_choice(body.tools, body.tool_choice, server_tools=context.server_tools)
     earlier, given = read_items(history_items), body.input or []
     check_references(given)
     check_history(earlier, given)

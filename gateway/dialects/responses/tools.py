@@ -124,8 +124,8 @@ def skipped_tools(tools: Sequence[AnyTool] | None) -> Iterator[str]:
             yield f"tools[{index}]"
 
 
-def check_tools(tools: Sequence[AnyTool] | None, choice: Choice | None) -> None:
-    """Raise INVALID_REQUEST unless names are unique and the choice is among them."""
+def check_tools(tools: Sequence[AnyTool] | None) -> None:
+    """Raise INVALID_REQUEST unless names are unique."""
     names: set[str] = set()
     for index, tool in enumerate(tools or ()):
         if not isinstance(tool, ResponsesTool):
@@ -133,6 +133,18 @@ def check_tools(tools: Sequence[AnyTool] | None, choice: Choice | None) -> None:
         if tool.name in names:
             raise invalid_at(f"tools[{index}].name", f"Tool names must be unique: '{tool.name}'")
         names.add(tool.name)
+
+
+def check_choice(
+    tools: Sequence[AnyTool] | None, choice: Choice | None, *, server_tools: bool
+) -> None:
+    """Raise INVALID_REQUEST unless the choice is among the tools.
+
+    With `server_tools` there are others, of which only the model's engine knows.
+    """
+    if server_tools and not isinstance(choice, ResponsesAllowedTools):
+        return
+    names = {tool.name for tool in functions(tools)}
     required = choice == "required" or getattr(choice, "mode", None) == "required"
     if required and not names:
         raise invalid_at("tool_choice", "a tool can be required only when `tools` are given")

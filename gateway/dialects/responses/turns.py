@@ -12,6 +12,7 @@ from gateway.dialects.responses.history import (
     ResponsesCall,
     ResponsesCallOutput,
     ResponsesImage,
+    ResponsesMcpCall,
     ResponsesMessage,
     ResponsesReasoning,
     ResponsesRefusal,
@@ -21,6 +22,8 @@ from inference.request import (
     ImagePart,
     Message,
     Role,
+    ServerToolCallPart,
+    ServerToolResultPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -59,9 +62,25 @@ def _turn(item: InputItem, images: Iterator[ImagePart] | None) -> Turn:
         case ResponsesCall(call_id=call_id, name=name, arguments=arguments):
             call = ToolCallPart(id=call_id, name=name, arguments=arguments_object(arguments))
             return Turn(Role.ASSISTANT, [Piece(call)])
+        case ResponsesMcpCall():
+            return Turn(Role.ASSISTANT, _server_call(item))
         case ResponsesReasoning(text=text):
             return Turn(Role.ASSISTANT, [Piece(ThinkingPart(text))] if text else [])
     raise AssertionError(f"a {type(item).__name__} has no place here")
+
+
+def _server_call(item: ResponsesMcpCall) -> list[Piece]:
+    error = item.error_text
+    call = ServerToolCallPart(
+        id=item.id,
+        server=item.server_label,
+        name=item.name,
+        arguments=arguments_object(item.arguments),
+    )
+    result = ServerToolResultPart(
+        call_id=item.id, text=error or item.output or "", is_error=bool(error)
+    )
+    return [Piece(call), Piece(result)]
 
 
 def _said(parts: Sequence[Part], images: Iterator[ImagePart] | None) -> list[Piece]:

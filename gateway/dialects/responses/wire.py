@@ -241,7 +241,7 @@ def decode(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> DecodedRes
             raise invalid_at(name, problem)
     if not body.input and not body.previous_response_id:
         raise _without_input(obj)
-    check_tools(body.tools, body.tool_choice)
+    check_tools(body.tools)
     ignored = [*sorted(_unknown(obj)), *_unhonoured(body)]
     if ignored and unknown == "reject":
         raise rejection(body.model, ignored[0])

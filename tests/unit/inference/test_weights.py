@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from inference import weights
+from inference.catalogue import load_catalogue
 from inference.models import Model
 
 
@@ -44,6 +45,25 @@ def test_the_registered_row_is_valid_and_has_a_canary() -> None:
     assert "France" in row.canary_prompt
     assert row.canary_expect == "Paris"
     assert row.weights == weights.DEFAULT_MODEL
+
+
+@pytest.mark.django_db
+def test_the_registered_model_has_the_built_in_tools_for_those_who_demand_them() -> None:
+    weights.register_default_model()
+    (entry,) = load_catalogue().entries
+    assert [(server.name, server.transport) for server in entry.mcp_servers] == [
+        ("builtin", "builtin")
+    ]
+    assert not entry.offer_mcp_tools
+    assert entry.tool_parser
+
+
+@pytest.mark.django_db
+def test_registering_again_keeps_a_server_that_the_operator_took_away() -> None:
+    weights.register_default_model()
+    Model.objects.get(id=weights.DEFAULT_MODEL).mcp_servers.clear()
+    weights.register_default_model()
+    assert not Model.objects.get(id=weights.DEFAULT_MODEL).mcp_servers.exists()
 
 
 @pytest.mark.usefixtures("failing_pip")

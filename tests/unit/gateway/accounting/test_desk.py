@@ -15,20 +15,42 @@ from gateway.config import Config
 from gateway.http.request import ApiRequest
 from gateway.keys import Principal
 from inference.errors import ErrorCode, TandemError
-from inference.events import Event, Finished, FinishReason, Started, TextDelta, Usage
-from inference.request import GenerationRequest, ImagePart, Message, Role, TextPart, ToolResultPart
+from inference.events import (
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    RawFrame,
+    Started,
+    TextDelta,
+    Usage,
+)
+from inference.fold import RawPart
+from inference.request import (
+    GenerationRequest,
+    ImagePart,
+    Message,
+    RawRequest,
+    Role,
+    TextPart,
+    ToolResultPart,
+)
 from inference.transport.frames import Frame
 from inference.transport.records import Admitted, Closed, Ending, Record
 from inference.transport.run import Run
 from jobs.pricing import PriceList, PriceVersion
 from jobs.quota.claims import Claim, Granted, Limits
 from tests.contracts.requests import make_entry, make_request
+from tests.raw_messages import STREAM
 from tests.unit.jobs.prices import make_price
 
 PRINCIPAL = Principal(key_id="k1", key_name="laptop", team_id=7, team_name="blue")
 BODY = b'{"model":"model-under-test"}'
 USAGE = Usage(prompt_tokens=5, cached_tokens=2, output_tokens=3)
 FINISHED = Finished(reason=FinishReason.END, usage=USAGE)
+RAW = msgspec.structs.replace(
+    make_request(max_tokens=64), raw=RawRequest(path="/v1/messages", body=BODY, stream=True)
+)
 
 
 class Limiter:
@@ -122,6 +144,18 @@ async def test_what_is_known_at_the_door_is_recorded(rig: Rig) -> None:
     assert record.body == BODY
     assert record.body_digest == hashlib.sha256(BODY).digest()
     assert record.body_bytes == len(BODY)
+
+
+async def test_a_key_of_another_service_is_not_recorded(rig: Rig) -> None:
+    server = {"type": "url", "name": "wiki", "url": "https://a.test", "authorization_token": "sk-9"}
+    sent = msgspec.json.encode({"model": "model-under-test", "mcp_servers": [server]})
+    await rig.admit(body=sent)
+    record = rig.admitted
+    assert record.body
+    assert b"sk-9" not in msgspec.msgpack.encode(record)
+    assert b"https://a.test" in record.body
+    assert record.body_digest == hashlib.sha256(record.body).digest()
+    assert record.body_bytes == len(sent)
 
 
 async def test_a_header_that_is_no_trace_is_no_trace(rig: Rig) -> None:
@@ -287,3 +321,28 @@ async def test_of_several_answers_only_the_first_keeps_the_body(rig: Rig) -> Non
     await rig.admit(prompt=msgspec.structs.replace(make_request("hi"), choice=1))
     assert rig.admitted.body is None
     assert rig.admitted.body_digest == hashlib.sha256(BODY).digest()
+
+
+async def test_an_upstream_may_add_to_a_prompt_whatever_its_length(rig: Rig) -> None:
+    await rig.admit(prompt=RAW)
+    (claim,) = rig.limiter.claims
+    assert claim.spend is not None
+    assert claim.spend.hold_micros == 1024 * 1 + 64 * 2
+
+
+async def test_what_an_upstream_said_is_recorded_as_it_came(rig: Rig) -> None:
+    ticket = await rig.admit(prompt=RAW)
+    ticket.close(run_of(Started(19), *map(RawFrame, STREAM), FINISHED))
+    record = rig.closed
+    assert rig.admitted.body == BODY
+    assert record.answer == msgspec.msgpack.encode([RawPart(b"".join(STREAM))])
+    assert record.answer_digest == hashlib.sha256(record.answer).digest()
+    assert (record.ending, record.usage) == (Ending.FINISHED, USAGE)
+
+
+async def test_of_what_an_upstream_broke_off_is_recorded_what_there_was(rig: Rig) -> None:
+    ticket = await rig.admit(prompt=RAW)
+    broken = Failed(code=ErrorCode.UNAVAILABLE, message="it broke off")
+    ticket.close(run_of(Started(19), *map(RawFrame, STREAM[:3]), broken))
+    assert rig.closed.answer == msgspec.msgpack.encode([RawPart(b"".join(STREAM[:3]))])
+    assert (rig.closed.ending, rig.closed.usage.prompt_tokens) == (Ending.FAILED, 19)

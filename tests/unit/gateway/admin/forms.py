@@ -23,4 +23,5 @@ def model_form(**changes: object) -> dict[str, object]:
         "images_without_vision": "placeholder",
         "reasoning": "none",
         "default_sampling": "{}",
+        "tool_recursion_limit": 10,
     } | changes

@@ -17,7 +17,12 @@ from gateway.keys import mint
 from inference.errors import ErrorCode
 from inference.events import Usage
 from inference.fold import AnswerPart
-from inference.request import TextPart, ToolCallPart
+from inference.request import (
+    ServerToolCallPart,
+    ServerToolResultPart,
+    TextPart,
+    ToolCallPart,
+)
 from jobs import ledger, reports
 from jobs.models import Price, RequestBody, RequestRecord
 from tests.unit.gateway.control.conftest import Caller, MakeRecord
@@ -307,6 +312,21 @@ def test_a_completion_is_shown_as_its_caller_saw_it(
     assert answer["service_tier"] == "flex"
     assert answer["choices"][0]["message"]["content"] == "Hello"
     assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "chat", "responses"])
+def test_calls_that_the_server_ran_are_shown_in_every_dialect(
+    caller: Caller, make_record: MakeRecord, dialect: str
+) -> None:
+    record = make_record(caller, dialect=dialect)
+    call = ServerToolCallPart(id="1", server="clock", name="now", arguments='{"zone":"UTC"}')
+    result = ServerToolResultPart(call_id="1", text="noon")
+    keep(record, (call, result, TextPart("Noon.")))
+    answer = caller.get(f"activity/{record.id}").json()["result_json"]
+    blocks = answer["server_tool_calls"] if dialect == "chat" else answer["content"][:2]
+    assert [block["type"] for block in blocks] == ["mcp_tool_use", "mcp_tool_result"]
+    assert blocks[0]["input"] == {"zone": "UTC"}
+    assert blocks[1]["content"] == [{"type": "text", "text": "noon"}]
 
 
 def test_a_completion_that_failed_is_shown_as_its_caller_saw_it(

@@ -14,8 +14,8 @@ from PIL import Image
 
 from gateway.config import Config
 from gateway.image_source import ImageSource
-from gateway.images.addresses import Address
 from gateway.images.loader import PARALLEL_PER_REQUEST, ImageLoader
+from inference.addresses import Address
 from inference.errors import ErrorCode, TandemError
 from inference.request import ImagePart
 from tests.conftest import Eventually

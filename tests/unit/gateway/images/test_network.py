@@ -9,9 +9,9 @@ from typing import Any
 import httpcore
 import pytest
 
-from gateway.images.addresses import Address, Addresses
 from gateway.images.errors import ImageError
 from gateway.images.network import MAX_ADDRESSES_TRIED, CheckedNetwork, SystemResolver
+from inference.addresses import Address, Addresses
 
 
 class Wire(httpcore.AsyncMockBackend):

@@ -22,6 +22,8 @@ from inference.events import (
     Event,
     Finished,
     FinishReason,
+    ServerToolCall,
+    ServerToolResult,
     Started,
     TextDelta,
     ThinkingDelta,
@@ -30,7 +32,13 @@ from inference.events import (
     Usage,
 )
 from inference.fold import Answer
-from inference.request import TextPart, ThinkingPart, ToolCallPart
+from inference.request import (
+    ServerToolCallPart,
+    ServerToolResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 from tests.schemas import Document, close_answers
 
 DOCUMENT = build()
@@ -46,6 +54,8 @@ EVENTS: list[Event] = [
     TextDelta("a"),
     ToolCallStarted(id=CALL_ID, name="f"),
     ToolCallDelta("{}"),
+    ServerToolCall(id=CALL_ID, server="s", name="f", arguments="{}"),
+    ServerToolResult(call_id=CALL_ID, text="b"),
     FINISHED,
 ]
 
@@ -199,7 +209,11 @@ def test_whatever_is_read_fits_the_schema(changes: dict[str, Any]) -> None:
 
 
 def test_a_message_of_every_kind_of_block_fits_its_schema() -> None:
-    parts = (ThinkingPart("hm"), TextPart("a"), ToolCallPart(id=CALL_ID, name="f", arguments="{}"))
+    parts = (
+        *(ThinkingPart("hm"), TextPart("a"), ToolCallPart(id=CALL_ID, name="f", arguments="{}")),
+        ServerToolCallPart(id=CALL_ID, server="s", name="f", arguments="{}"),
+        ServerToolResultPart(call_id=CALL_ID, text="b", is_error=True),
+    )
     answer = Answer(parts=parts, finished=FINISHED)
     check_named("Message", json.loads(message(answer, "msg_1", "m")))
 

@@ -18,6 +18,8 @@ from inference.events import (
     Finished,
     FinishReason,
     Likely,
+    ServerToolCall,
+    ServerToolResult,
     Started,
     TextDelta,
     ThinkingDelta,
@@ -31,6 +33,7 @@ from tests.schemas import close_answers
 
 CLOSED = close_answers(build())
 ID = "0193f5a2-1111-7aaa-8bbb-0123456789ab"
+OTHER_ID = "0193f5a2-2222-7aaa-8bbb-0123456789ab"
 LIKELY = Likely("a", -0.25, b"a")
 SCORES = (TokenLogprob(LIKELY, (LIKELY,)),)
 FINISHED = Finished(
@@ -43,6 +46,10 @@ DELTAS: list[Delta] = [
     TextDelta("b"),
     ToolCallStarted(id=ID, name="f"),
     ToolCallDelta("{}"),
+    ServerToolCall(id=ID, server="s", name="f", arguments="{}"),
+    ServerToolResult(call_id=ID, text="b"),
+    ServerToolCall(id=OTHER_ID, server="s", name="f", arguments="{}"),
+    ServerToolResult(call_id=OTHER_ID, text="b", is_error=True),
 ]
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 

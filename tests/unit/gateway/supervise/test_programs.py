@@ -12,8 +12,18 @@ from gateway.config import Config
 from gateway.supervise.layout import Layout
 from gateway.supervise.programs import Program, embedded_servers, services
 from inference.catalogue import ModelEntry
+from inference.upstreams import UpstreamEntry
 
 LAYOUT = Layout(Path("/srv/tandem"))
+UPSTREAM = UpstreamEntry(
+    name="there",
+    base_url="https://there.example",
+    key="",
+    connect_timeout_s=1,
+    read_timeout_s=1,
+    retries=0,
+    requests_per_minute=None,
+)
 
 
 @pytest.fixture
@@ -22,11 +32,11 @@ def configured(no_settings: pytest.MonkeyPatch) -> type[Config]:
     return Config
 
 
-def model(model_id: str, workers: int = 1) -> ModelEntry:
+def model(model_id: str, workers: int = 1, upstream: UpstreamEntry | None = None) -> ModelEntry:
     fields: dict[str, Any] = dict.fromkeys(ModelEntry.__struct_fields__, "")
     numbers = {"context_tokens": 8, "capacity": 1, "max_waiting": 1, "workers": workers}
     rest = {"aliases": (), "engine_options": {}, "created_at": datetime.now(UTC)}
-    return ModelEntry(**fields | numbers | rest | {"id": model_id})
+    return ModelEntry(**fields | numbers | rest | {"id": model_id, "upstream": upstream})
 
 
 def named(programs: list[Program]) -> dict[str, Program]:
@@ -78,3 +88,24 @@ def test_each_model_gets_its_number_of_engine_workers(configured: type[Config]) 
 def test_models_with_similar_ids_get_workers_of_their_own(configured: type[Config]) -> None:
     programs = named(services(configured(), LAYOUT, [model("org/m:1"), model("org-m/1")]))
     assert {"engine-1-org-m-1", "engine-2-org-m-1"} <= programs.keys()
+
+
+def test_models_that_others_run_share_their_workers(configured: type[Config]) -> None:
+    remote = [
+        model("there-1", workers=2, upstream=UPSTREAM),
+        model("there-2", upstream=UPSTREAM),
+        model("off", workers=0, upstream=UPSTREAM),
+    ]
+    programs = named(services(configured(), LAYOUT, [*remote, model("here")]))
+    engines = {
+        name: program.environment["ENGINE_MODELS"]
+        for name, program in programs.items()
+        if program.environment
+    }
+    assert engines == {
+        "engine-1-here": "here",
+        "upstreams-1": "there-1,there-2",
+        "upstreams-2": "there-1",
+    }
+    queues = programs["upstreams-1"].command.index("--queues")
+    assert programs["upstreams-1"].command[queues + 1] == "engine.there-1,engine.there-2"

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from inference.engine.splice import Splice, SpliceError
 from inference.errors import ErrorCode
@@ -16,6 +17,8 @@ from inference.events import (
     Finished,
     FinishReason,
     Likely,
+    ServerToolCall,
+    ServerToolResult,
     Started,
     TextDelta,
     ThinkingDelta,
@@ -142,3 +145,42 @@ def test_any_two_cuts_of_one_answer_join_to_it(
     assert (thought.text, text.text) == ("abcdefghij", "abcdefghij")  # type: ignore[union-attr]
     assert isinstance(call, ToolCallPart)
     assert call.arguments == "abcdefghij"
+
+
+def test_tools_that_the_server_ran_are_not_told_twice() -> None:
+    first = ServerToolCall(id="a", server="s", name="now", arguments="{}")
+    said: list[Event] = [
+        Started(3),
+        TextDelta("Hm."),
+        first,
+        ServerToolResult(call_id="a", text="1"),
+    ]
+    again: list[Event] = [
+        *(Started(3), TextDelta("Hm."), replace(first, id="b")),
+        *(ServerToolResult(call_id="b", text="2"), TextDelta("So."), FINISHED),
+    ]
+    assert splice(said, again) == [TextDelta("So."), FINISHED]
+
+
+def test_a_result_that_is_told_only_now_is_that_of_the_call_that_was_told() -> None:
+    first = ServerToolCall(id="a", server="s", name="now", arguments="{}")
+    again: list[Event] = [
+        Started(3),
+        replace(first, id="b"),
+        ServerToolResult(call_id="b", text="2"),
+    ]
+    assert splice([Started(3), first], again) == [ServerToolResult(call_id="a", text="2")]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ServerToolCall(id="b", server="s", name="later", arguments="{}"),
+        ServerToolCall(id="b", server="s", name="now", arguments='{"a":1}'),
+        ToolCallStarted(id="b", name="now"),
+    ],
+)
+def test_another_call_cannot_go_on(event: Event) -> None:
+    first = ServerToolCall(id="a", server="s", name="now", arguments="{}")
+    with pytest.raises(SpliceError):
+        splice([Started(3), first], [Started(3), event])

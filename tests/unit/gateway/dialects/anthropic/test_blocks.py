@@ -48,8 +48,6 @@ def refusal(*messages: dict[str, Any]) -> str:
         "search_result",
         "server_tool_use",
         "web_search_tool_result",
-        "mcp_tool_use",
-        "mcp_tool_result",
         "container_upload",
         "compaction",
         "tool_reference",

@@ -48,6 +48,7 @@ def test_it_takes_identity_from_the_context_and_the_rest_from_the_body() -> None
         deadline_s=1234.5,
         cache_salt="salt",
         thinking=False,
+        can_pause=True,
     )
 
 

@@ -33,7 +33,7 @@ def parse(**fields: Any) -> GenerationRequest:
 
 def refusal(**fields: Any) -> str:
     with pytest.raises(TandemError) as caught:
-        decode_messages(body_of(**fields))
+        parse(**fields)
     return caught.value.message
 
 

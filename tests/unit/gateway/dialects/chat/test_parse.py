@@ -371,3 +371,35 @@ def test_other_choices_are_requests_of_their_own_with_other_seeds() -> None:
     assert other.sampling.seed == -(2**63) + 1
     assert other.messages == first.messages
     assert another_choice(parsed(n=2), 1, "r2").sampling.seed is None
+
+
+ALLOWED = {
+    "type": "allowed_tools",
+    "allowed_tools": {"mode": "auto", "tools": [function("f"), function("g")]},
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": function("f")}, "tool_choice.function.name"),
+        (
+            {"tools": [function("f")], "tool_choice": ALLOWED},
+            "tool_choice.allowed_tools.tools[1].function.name",
+        ),
+    ],
+)
+def test_a_choice_of_a_tool_that_is_not_there_is_refused(
+    fields: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(TandemError) as caught:
+        parsed(**fields)
+    assert (caught.value.param, caught.value.reason) == (param, "invalid_value")
+
+
+@pytest.mark.parametrize("choice", ["required", function("now")])
+def test_a_tool_that_the_server_runs_may_be_demanded(choice: Any) -> None:
+    request = parsed(context(server_tools=True), tool_choice=choice)
+    assert request.tool_choice.mode in (ToolMode.ANY, ToolMode.NAMED)
+    assert not request.can_pause

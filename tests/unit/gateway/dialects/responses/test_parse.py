@@ -320,3 +320,31 @@ def test_reasoning_is_switched_by_its_effort(fields: dict[str, Any], *, thinks: 
 
 def test_the_lane_is_the_contexts() -> None:
     assert read(where=context(lane=Lane.FLEX)).lane is Lane.FLEX
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ("required", "only when `tools` are given"),
+        ({"type": "function", "name": "time"}, "'time' not found"),
+        (
+            {
+                "type": "allowed_tools",
+                "mode": "auto",
+                "tools": [{"type": "function", "name": "time"}],
+            },
+            "'time' not found",
+        ),
+    ],
+)
+def test_a_choice_of_a_tool_that_is_not_there_is_refused(choice: Any, words: str) -> None:
+    param, message = refused("hi", tool_choice=choice)
+    assert param == "tool_choice"
+    assert words in message
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "now"}])
+def test_a_tool_that_the_server_runs_may_be_demanded(choice: Any) -> None:
+    request = read(where=context(server_tools=True), tool_choice=choice)
+    assert request.tool_choice.mode in (ToolMode.ANY, ToolMode.NAMED)
+    assert not request.can_pause

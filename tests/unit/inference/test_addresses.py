@@ -7,8 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from gateway.config import ConfigError, load
-from gateway.images.addresses import Addresses, is_host_name, is_public, parse_allowed
-from gateway.images.errors import ImageError
+from inference.addresses import AddressError, Addresses, is_host_name, is_public, parse_allowed
 
 PUBLIC = [
     "8.8.8.8",
@@ -90,7 +89,7 @@ def test_an_address_of_a_special_use_is_not_public(text: str) -> None:
 
 @pytest.mark.parametrize("text", CLOSED)
 def test_it_refuses_a_host_with_one_bad_address_among_good_ones(text: str) -> None:
-    with pytest.raises(ImageError, match=r"^the host has no public address$"):
+    with pytest.raises(AddressError, match=r"^the host has no public address$"):
         Addresses([]).check("host.test", 443, [ip_address("8.8.8.8"), ip_address(text)])
 
 
@@ -101,7 +100,7 @@ def test_it_takes_the_ports_of_the_web(port: int) -> None:
 
 @pytest.mark.parametrize("port", [22, 25, 6379, 8080])
 def test_it_refuses_other_ports_of_public_hosts(port: int) -> None:
-    with pytest.raises(ImageError, match="ports 80 and 443"):
+    with pytest.raises(AddressError, match="ports 80 and 443"):
         Addresses([]).check("host.test", port, [ip_address("8.8.8.8")])
 
 
@@ -112,7 +111,7 @@ def test_an_allowed_name_may_have_any_address_and_port(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["other.test", "evil.images.test", "images.test.evil"])
 def test_an_allowed_name_stands_for_itself_alone(host: str) -> None:
-    with pytest.raises(ImageError):
+    with pytest.raises(AddressError):
         Addresses(["images.test"]).check(host, 443, [ip_address("10.0.0.1")])
 
 
@@ -123,9 +122,9 @@ def test_an_allowed_network_opens_its_addresses_on_any_port(text: str) -> None:
 
 def test_an_allowed_network_does_not_open_the_rest_of_a_host() -> None:
     rule = Addresses(["10.1.0.0/16"])
-    with pytest.raises(ImageError, match="no public address"):
+    with pytest.raises(AddressError, match="no public address"):
         rule.check("host.test", 443, [ip_address("10.1.2.3"), ip_address("10.2.0.1")])
-    with pytest.raises(ImageError, match="ports 80 and 443"):
+    with pytest.raises(AddressError, match="ports 80 and 443"):
         rule.check("host.test", 9000, [ip_address("10.1.2.3"), ip_address("8.8.8.8")])
 
 
@@ -167,11 +166,12 @@ def test_an_entry_of_the_allow_list_is_a_name_an_address_or_a_network(entry: str
     parse_allowed(entry)
 
 
+@pytest.mark.parametrize("setting", ["IMAGE_HOSTS_ALLOWED", "MCP_HOSTS_ALLOWED"])
 @pytest.mark.parametrize("entry", ["http://images.test", "10.0.0.1/8", "*.test", "host:80", "*"])
 def test_other_entries_of_the_allow_list_stop_the_start(
-    entry: str, no_settings: pytest.MonkeyPatch
+    setting: str, entry: str, no_settings: pytest.MonkeyPatch
 ) -> None:
-    no_settings.setenv("IMAGE_HOSTS_ALLOWED", f"ok.test,{entry}")
+    no_settings.setenv(setting, f"ok.test,{entry}")
     load.cache_clear()
-    with pytest.raises(ConfigError, match=r"IMAGE_HOSTS_ALLOWED: .*is no host name"):
+    with pytest.raises(ConfigError, match=rf"{setting}: .*is no host name"):
         load()

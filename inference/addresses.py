@@ -1,4 +1,4 @@
-"""Which addresses images may be fetched from: public ones, and those that the operator allows.
+"""Which addresses a stranger's URL may lead to: public ones, and those that the operator allows.
 
 The tables follow IANA's special-purpose registries. They are spelled out because `is_global` of the
 standard library differs between patch releases, and counts what embeds a private IPv4 address as
@@ -18,7 +18,10 @@ from ipaddress import (
     ip_network,
 )
 
-from gateway.images.errors import ImageError
+
+class AddressError(Exception):
+    """A host that is not to be connected to. The message holds nothing that the URL does not."""
+
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -114,7 +117,7 @@ class Addresses:
         self._networks = [entry for entry in entries if not isinstance(entry, str)]
 
     def check(self, host: str, port: int, addresses: Sequence[Address]) -> None:
-        """Raise `ImageError` unless every address of the host may be connected to.
+        """Raise `AddressError` unless every address of the host may be connected to.
 
         One bad address among good ones refuses the host: no honest one mixes them.
         """
@@ -123,9 +126,9 @@ class Addresses:
         strange = [address for address in addresses if not self._is_allowed(address)]
         if not all(is_public(address) for address in strange):
             # As for a name that does not exist: the caller learns nothing of the inner network.
-            raise ImageError("the host has no public address")
+            raise AddressError("the host has no public address")
         if strange and port not in PUBLIC_PORTS:
-            raise ImageError("only ports 80 and 443 are fetched from")
+            raise AddressError("only ports 80 and 443 are fetched from")
 
     def _is_allowed(self, address: Address) -> bool:
         return any(_unwrap(address) in network for network in self._networks)

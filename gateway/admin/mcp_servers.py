@@ -1,0 +1,31 @@
+"""MCP servers, whose tools models may call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from gateway.admin.pages import NudgingAdmin
+from inference.models import McpServer
+from inference.transport.nudge import Topic
+
+
+@admin.register(McpServer)
+class McpServerAdmin(NudgingAdmin):
+    """Secrets are only referred to: nothing that is shown here is one."""
+
+    topic = Topic.CATALOGUE
+    list_display = ["name", "transport", "command", "url", "enabled"]
+    list_filter = ["transport", "enabled"]
+    search_fields = ["name", "url"]
+    fieldsets = [
+        (None, {"fields": ["name", "enabled"]}),
+        ("Where it is", {"fields": ["transport", "command", "url", "secrets"]}),
+        ("What it may do", {"fields": ["allowed_tools", "timeout_s", "max_output_bytes"]}),
+    ]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Keep the name: saving under another one would make a second server."""
+        return ["name"] if obj else []

@@ -1,0 +1,212 @@
+"""Messages that go to an upstream of their own API as their callers sent them.
+
+Nothing is decoded and encoded anew on either way: what an upstream has signed stays valid, and
+what nobody here has heard of arrives. An operator's edits are the exception, and of the answer the
+model's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
+
+import httpx2
+import msgspec
+
+from inference.backends.port import Tally
+from inference.backends.raw_answers import StreamedAnswer, WholeAnswer
+from inference.backends.raw_edits import Edits, edited
+from inference.backends.upstream_client import connection_options
+from inference.backends.upstream_faults import answered, fault, garbled, silent, unreachable
+from inference.backends.upstream_health import UpstreamError
+from inference.catalogue import ModelEntry
+from inference.errors import ErrorCode
+from inference.events import RawAnswer
+from inference.request import RawRequest
+from inference.upstreams import UpstreamEntry, UpstreamOptions
+
+_VERSION = ("anthropic-version", "2023-06-01")
+_COUNT_TOKENS = "/v1/messages/count_tokens"
+_EVENT_STREAM = "text/event-stream"
+# What an error's headers mean to the caller, by their names there and here.
+_PASSED_ON = {
+    "retry-after": "retry-after",
+    "x-should-retry": "x-should-retry",
+    "request-id": "tandem-upstream-request-id",
+}
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+# Anything shorter would be found in text that has nothing to do with it.
+_HIDDEN_FROM_LENGTH = 6
+
+
+class RawCall(NamedTuple):
+    """One request as it goes upstream."""
+
+    path: str
+    body: bytes
+    headers: list[tuple[bytes, bytes]]
+    stream: bool
+
+
+class RawMessages:
+    """Sends one model's raw requests; `inference.backends.anthropic_upstream` sends the others."""
+
+    def __init__(
+        self, entry: ModelEntry, upstream: UpstreamEntry, options: UpstreamOptions, key: str
+    ) -> None:
+        self._model = entry.id
+        self._upstream = upstream
+        self._key = key
+        self._edits = Edits(
+            model=entry.upstream_model or entry.id,
+            system=options.system,
+            parameters=options.parameters,
+        )
+        self._client = httpx2.AsyncClient(**connection_options(upstream, entry.capacity))
+
+    def call(self, raw: RawRequest) -> RawCall:
+        """Return what is to be sent: the request with the operator's edits and key."""
+        return RawCall(
+            path=raw.path,
+            body=edited(raw.body, self._edits, counting=_counts(raw)),
+            headers=self._headers(raw),
+            stream=_streams(raw),
+        )
+
+    def answer(self, raw: RawRequest, tally: Tally) -> WholeAnswer | StreamedAnswer:
+        """Return a reader of the answer."""
+        if _streams(raw):
+            return StreamedAnswer(self._model, tally)
+        return WholeAnswer(self._model, tally, counting=_counts(raw))
+
+    @asynccontextmanager
+    async def stream(self, call: RawCall) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Send a request, and return the answer as it comes: as one piece, if it is no stream.
+
+        Raises `UpstreamError`, with the upstream's own words where it has said any.
+        """
+        url = self._upstream.base_url.rstrip("/") + call.path
+        with _explained(self._upstream):
+            async with self._client.stream(
+                "POST", url, content=call.body, headers=call.headers
+            ) as response:
+                if response.status_code != httpx2.codes.OK:
+                    raise self._refusal(response, await response.aread())
+                if call.stream != _is_stream(response):
+                    raise _unlike(response)
+                yield response.aiter_bytes() if call.stream else _whole(response)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    def _headers(self, raw: RawRequest) -> list[tuple[bytes, bytes]]:
+        names = {name for name, _ in raw.headers}
+        carried = raw.headers if _VERSION[0] in names else (*raw.headers, _VERSION)
+        ours = {
+            "accept": _EVENT_STREAM if _streams(raw) else "application/json",
+            # Compressed, frames would wait for each other.
+            "accept-encoding": "identity",
+            "content-type": "application/json",
+        }
+        if self._key:
+            ours["x-api-key"] = self._key
+        return [
+            (name.encode("latin-1"), value.encode("latin-1"))
+            for name, value in (*carried, *ours.items())
+        ]
+
+    def _refusal(self, response: httpx2.Response, body: bytes) -> UpstreamError:
+        """Return the error of an upstream that has answered with one."""
+        status = response.status_code
+        said = _error_in(body)
+        error = fault(answered(status, said, response.headers))
+        # Whatever else it is, it must not lead the caller elsewhere.
+        if status >= httpx2.codes.BAD_REQUEST:
+            told = body if said is not None else _told(status, error.message)
+            error.answer = RawAnswer(
+                body=self._without_key(told),
+                status=status,
+                headers=tuple(
+                    (ours, response.headers[theirs])
+                    for theirs, ours in _PASSED_ON.items()
+                    if theirs in response.headers
+                ),
+            )
+        return error
+
+    def _without_key(self, body: bytes) -> bytes:
+        """Return what an upstream said without the key, should it repeat that."""
+        hides = len(self._key) >= _HIDDEN_FROM_LENGTH
+        return body.replace(self._key.encode(), b"[secret]") if hides else body
+
+
+async def _whole(response: httpx2.Response) -> AsyncIterator[bytes]:
+    yield await response.aread()
+
+
+def _counts(raw: RawRequest) -> bool:
+    return raw.path.startswith(_COUNT_TOKENS)
+
+
+def _streams(raw: RawRequest) -> bool:
+    return raw.stream and not _counts(raw)
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == _EVENT_STREAM
+
+
+def _unlike(response: httpx2.Response) -> UpstreamError:
+    """Return the error of another kind of answer than was asked for.
+
+    No sign that the upstream is down: a body that says twice whether it wants a stream is enough.
+    """
+    kind = response.headers.get("content-type", "nothing")
+    text = f"the upstream's answer cannot be read: it is {kind:.100}"
+    return UpstreamError(ErrorCode.UNAVAILABLE, text)
+
+
+def _error_in(body: bytes) -> object:
+    """Return an error's body, decoded; None if it is not in the API's form."""
+    try:
+        said = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    match said:
+        case {"error": {"message": str()}}:
+            return said
+    return None
+
+
+def _told(status: int, message: str) -> bytes:
+    """Put into the API's form what something between here and the upstream has answered."""
+    error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": message}
+    return msgspec.json.encode({"type": "error", "error": error})
+
+
+@contextmanager
+def _explained(upstream: UpstreamEntry) -> Iterator[None]:
+    """Turn whatever goes wrong on the way into an `UpstreamError`."""
+    try:
+        yield
+    except (httpx2.ConnectTimeout, httpx2.PoolTimeout):
+        raise unreachable(f"no connection in {upstream.connect_timeout_s:g} s") from None
+    except httpx2.TimeoutException:
+        raise silent(upstream.read_timeout_s) from None
+    except httpx2.TransportError as error:
+        raise unreachable(str(error) or type(error).__name__) from None
+    except httpx2.DecodingError as error:
+        raise garbled(str(error)) from None

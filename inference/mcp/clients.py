@@ -1,0 +1,75 @@
+"""Opens sessions with MCP servers, over the standard streams of a program or over HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TextIO
+
+import httpx2
+from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import Implementation
+
+from inference.engine.guardian import mark
+from inference.mcp.entry import McpServerEntry
+from inference.mcp.limits import LimitedTransport, plain_transport
+
+_BUILTIN = ("-m", "inference.mcp.builtin")
+_ROOT = Path(__file__).resolve().parents[2]
+_SILENCE_S = 300.0
+_TANDEM = Implementation(name="tandem", version="1")
+
+
+@asynccontextmanager
+async def stdio(entry: McpServerEntry, secrets: Mapping[str, str]) -> AsyncIterator[Client]:
+    """Start a server's program and talk with it. It ends with the session.
+
+    It has the secrets as variables beside a few harmless ones, and nothing else of the
+    environment. What it writes to its standard error is dropped: that may hold secrets.
+    """
+    command, folder = list(entry.command), None
+    if entry.transport == "builtin":
+        command, folder = [sys.executable, *_BUILTIN], _ROOT
+    parameters = StdioServerParameters(
+        command=command[0], args=command[1:], env={**secrets, **mark()}, cwd=folder
+    )
+    with _nowhere() as nowhere:
+        async with Client(stdio_client(parameters, errlog=nowhere), client_info=_TANDEM) as client:
+            yield client
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+@asynccontextmanager
+async def http(
+    url: str,
+    headers: Mapping[str, str],
+    timeout_s: float,
+    transport: Callable[[], httpx2.AsyncBaseTransport],
+) -> AsyncIterator[Client]:
+    """Talk with a server over streamable HTTP. The environment's proxies are not used."""
+    limited = LimitedTransport(transport())
+    # A server may hold its stream open and say nothing; how long a call may take is not seen here.
+    timeout = httpx2.Timeout(timeout_s, read=_SILENCE_S)
+    async with (
+        httpx2.AsyncClient(
+            headers=dict(headers), timeout=timeout, transport=limited, trust_env=False
+        ) as sender,
+        Client(streamable_http_client(url, http_client=sender), client_info=_TANDEM) as client,
+    ):
+        yield client
+
+
+def open_entry(
+    entry: McpServerEntry, secrets: Mapping[str, str]
+) -> AbstractAsyncContextManager[Client]:
+    """Return a server of the catalogue, to be entered."""
+    if entry.transport == "http":
+        return http(entry.url, secrets, entry.timeout_s, plain_transport)
+    return stdio(entry, secrets)

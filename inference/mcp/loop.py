@@ -1,0 +1,222 @@
+"""The backend that runs servers' tools: it generates, runs what was called, and goes on.
+
+It stands around any other backend, so tools work the same in every lane and dialect. The caller's
+own tools are called as ever; where a round calls both, the server's calls are run and the answer
+ends for the caller to run the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+from inference.backends.port import Backend, BackendStats, Tally
+from inference.catalogue import ModelEntry
+from inference.errors import ErrorCode, TandemError
+from inference.events import Event, Failed, FinishReason, ServerToolResult, Started
+from inference.mcp.calls import Calls, left_over
+from inference.mcp.history import has_server_calls, unanswered
+from inference.mcp.names import ListedTool, Offer
+from inference.mcp.pool import McpPool
+from inference.mcp.rounds import (
+    Conversation,
+    Round,
+    RoundTally,
+    demands_other_tool,
+    offered,
+)
+from inference.mcp.session import ServerError, Session
+from inference.request import GenerationRequest, ToolMode
+
+logger = logging.getLogger(__name__)
+
+
+class ToolLoop:
+    """A backend that runs the tools of the model's servers, and of those that requests bring.
+
+    A model that has none, or a `tool_recursion_limit` of 0, is offered no tools; calls that the
+    conversation holds from earlier are replayed to it all the same.
+    """
+
+    def __init__(self, pool: McpPool, entry: ModelEntry, backend: Backend) -> None:
+        self.capacity = backend.capacity
+        self._backend = backend
+        self._pool = pool
+        self._offers_always = entry.offer_mcp_tools
+        self._limit = entry.tool_recursion_limit
+        self._servers = entry.mcp_servers if self._limit else ()
+
+    async def start(self) -> None:
+        """Load the model while the servers are connected to; they need not be there yet."""
+        self._pool.warm(self._servers)
+        await self._backend.start()
+
+    def generate(
+        self, request: GenerationRequest, tally: Tally | None = None
+    ) -> AsyncGenerator[Event]:
+        """Run one request, as the port says. `Started` tells of the first round's prompt."""
+        if self._concerns(request):
+            return self._run(request, tally or Tally())
+        return self._backend.generate(request, tally)
+
+    async def count(self, request: GenerationRequest) -> int:
+        """Count the first round's prompt, servers' tools included."""
+        if not self._concerns(request):
+            return await self._backend.count(request)
+        async with self._offer(request) as (offer, _):
+            return await self._backend.count(offered(request, offer))
+
+    def stats(self) -> BackendStats:
+        """The load of the backend inside: while a tool runs, it has none of the request."""
+        return self._backend.stats()
+
+    def failure(self) -> str | None:
+        """Why the backend inside can no longer serve, or None."""
+        return self._backend.failure()
+
+    async def stop(self) -> None:
+        """Stop the backend inside. The pool's sessions are other models' too."""
+        await self._backend.stop()
+
+    def _concerns(self, request: GenerationRequest) -> bool:
+        # What travels to an upstream as it is has no room for more tools.
+        if request.raw is not None:
+            return False
+        # Whether there is any tool to call, the gateway cannot know.
+        choice = request.tool_choice.mode
+        demands = bool(self._servers) and choice is ToolMode.ANY and not request.tools
+        return demands or self._offers_tools(request) or has_server_calls(request.messages)
+
+    def _offers_tools(self, request: GenerationRequest) -> bool:
+        # The service's own requests, such as the canary, are about the model alone.
+        if request.owner is None or self._limit == 0:
+            return False
+        return bool(request.servers) or self._offers_own(request)
+
+    def _offers_own(self, request: GenerationRequest) -> bool:
+        return bool(self._servers) and (self._offers_always or demands_other_tool(request))
+
+    @asynccontextmanager
+    async def _offer(
+        self, request: GenerationRequest
+    ) -> AsyncIterator[tuple[Offer, dict[str, Session]]]:
+        """Give the tools that the request is offered, and the sessions to call them in.
+
+        A server of the operator's that is away is done without. Raises `TandemError` for one that
+        the caller brought.
+        """
+        if not self._offers_tools(request):
+            yield Offer(request.tools, ()), {}
+            return
+        entries = self._servers if self._offers_own(request) else ()
+        own = {entry.name: self._pool.session(entry) for entry in entries}
+        for server in request.servers:
+            if server.name in own:
+                raise _unusable(server.name, "the operator's servers have one of that name")
+        async with self._pool.requested(request.servers) as sessions:
+            brought = {session.name: session for session in sessions}
+            listed = await asyncio.gather(
+                *(_tools(session) for session in own.values()),
+                *(_needed_tools(session) for session in brought.values()),
+            )
+            tools = [tool for some in listed for tool in some]
+            yield Offer(request.tools, tools), own | brought
+
+    async def _run(self, request: GenerationRequest, tally: Tally) -> AsyncGenerator[Event]:
+        try:
+            async with self._offer(request) as (offer, sessions):
+                calls = Calls(sessions)
+                try:
+                    conversation = Conversation(request, offer)
+                    left = [left_over(part, offer) for part in unanswered(request.messages)]
+                    calls.begin(left)
+                    results = [await calls.result(call) for call in left]
+                    conversation.add_results(results)
+                    async with aclosing(self._rounds(conversation, offer, calls, tally)) as events:
+                        async for event in events:
+                            yield event
+                            if isinstance(event, Started):
+                                for result in results:
+                                    yield result
+                finally:
+                    await calls.cancel()
+        except TandemError as error:
+            yield Failed(code=error.code, message=error.message)
+
+    async def _rounds(
+        self, conversation: Conversation, offer: Offer, calls: Calls, tally: Tally
+    ) -> AsyncGenerator[Event]:
+        """Generate and run tools by turns, until the model has said what it has to say."""
+        for number in range(max(1, self._limit)):
+            a_round = Round(offer, is_first=number == 0)
+            async for event in self._generate(conversation, a_round, tally):
+                yield event
+            if a_round.finished is None:
+                return
+            begun = a_round.server_calls()
+            calls.begin(begun)
+            results: list[ServerToolResult] = []
+            for call in begun:
+                yield call.event
+                results.append(await calls.result(call))
+                yield results[-1]
+            if not begun or a_round.is_last:
+                yield conversation.end(a_round)
+                return
+            conversation.go_on(a_round, results)
+            if not self._offers_always:
+                # The caller demanded one call; left to itself the model may never end.
+                conversation.withdraw_tools()
+            if not conversation.has_room:
+                yield conversation.stop(FinishReason.LENGTH)
+                return
+        if conversation.request.can_pause:
+            yield conversation.stop(FinishReason.PAUSE)
+            return
+        async for event in self._final_round(conversation, offer, tally):
+            yield event
+
+    async def _final_round(
+        self, conversation: Conversation, offer: Offer, tally: Tally
+    ) -> AsyncGenerator[Event]:
+        """Let the model make an answer of what it has: the caller cannot send it back."""
+        conversation.withdraw_tools()
+        a_round = Round(offer, is_first=False)
+        async for event in self._generate(conversation, a_round, tally):
+            yield event
+        if a_round.finished is not None:
+            yield conversation.end(a_round)
+
+    async def _generate(
+        self, conversation: Conversation, a_round: Round, tally: Tally
+    ) -> AsyncGenerator[Event]:
+        generated = self._backend.generate(conversation.request, RoundTally(tally))
+        async with aclosing(generated) as events:
+            async for event in events:
+                if (shown := a_round.take(event)) is not None:
+                    yield shown
+
+
+async def _tools(session: Session) -> Sequence[ListedTool]:
+    """Return the tools of one of the operator's servers; none while it cannot be used."""
+    try:
+        return await session.tools()
+    except ServerError as error:
+        if error.is_news:
+            logger.warning("The MCP server %s cannot be used: %s", session.name, error)
+        return ()
+
+
+async def _needed_tools(session: Session) -> Sequence[ListedTool]:
+    """Return the tools of a server that the caller brought. Raises INVALID_REQUEST."""
+    try:
+        return await session.tools()
+    except ServerError as error:
+        raise _unusable(session.name, str(error)) from None
+
+
+def _unusable(server: str, reason: str) -> TandemError:
+    message = f"mcp_servers: the server '{server}' cannot be used: {reason}"
+    return TandemError(ErrorCode.INVALID_REQUEST, message, param="mcp_servers")
