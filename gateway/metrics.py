@@ -35,6 +35,12 @@ _refusals = Counter(
     ["dialect", "model", "reason"],
     registry=_registry,
 )
+_fallbacks = Counter(
+    "tandem_fallbacks",
+    "Requests that a model could not answer and its fallback has.",
+    ["model", "fallback"],
+    registry=_registry,
+)
 _tokens = Counter(
     "tandem_tokens",
     "Tokens of finished requests: input, cached_input (a part of input) and output.",
@@ -75,6 +81,11 @@ def count_run(dialect: str, run: Run) -> None:
 def count_refusal(dialect: str, model: str, error: TandemError) -> None:
     """Count a request that was not let in."""
     _refusals.labels(dialect, model, error.code).inc()
+
+
+def count_fallback(model: str, fallback: str) -> None:
+    """Count a request that `fallback` answers in the place of `model`."""
+    _fallbacks.labels(model, fallback).inc()
 
 
 class _Own(Collector):

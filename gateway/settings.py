@@ -119,6 +119,7 @@ CELERY_BEAT_SCHEDULE = {
 # Where engines find work, and what the teams may spend whose work it is: the gateway's own to say,
 # named here because neither engines nor jobs import it.
 ENGINE_WORK_SOURCE = "jobs.work.source.DatabaseSource"
+ENGINE_CREDIT = "jobs.work.round_credit.RoundCredit"
 WORK_TERMS = "gateway.teams.spending_terms"
 
 # Of the control API's document; everything else about that API is said in gateway.control.view.
@@ -137,7 +138,10 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "line": {
+            "class": "inference.redaction.RedactingFormatter",
+            "format": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+        },
     },
     "handlers": {
         "console": {"class": "logging.StreamHandler", "formatter": "line"},
@@ -149,6 +153,9 @@ LOGGING = {
         # They tell of every request with its whole URL, which may hold a caller's secret.
         "httpx": {"level": "WARNING"},
         "httpx2": {"level": "WARNING"},
+        # They tell of every header of an answer.
+        "httpcore": {"level": "WARNING"},
+        "httpcore2": {"level": "WARNING"},
         # It quotes what servers say that is no MCP; what went wrong is told by the session.
         "mcp": {"level": "CRITICAL"},
         # They tell of every prompt that goes to an upstream.

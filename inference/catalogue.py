@@ -36,6 +36,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     upstream: UpstreamEntry | None = None
     upstream_model: str = ""
     upstream_options: dict[str, Any] = {}
+    fallback: str = ""
     vision: bool = False
     images_without_vision: str = "placeholder"
     reasoning: str = "none"
@@ -50,6 +51,11 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     canary_prompt: str
     canary_expect: str
     created_at: datetime
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the model calls tools where it may; one of vLLM does so by its parser only."""
+        return self.backend != "vllm" or bool(self.tool_parser)
 
 
 class Catalogue:
@@ -93,6 +99,7 @@ def load_catalogue() -> Catalogue:
             upstream=_upstream(row.upstream),
             upstream_model=row.upstream_model,
             upstream_options=row.upstream_options,
+            fallback=row.fallback_id or "",
             vision=row.vision,
             images_without_vision=row.images_without_vision,
             reasoning=row.reasoning,
@@ -129,8 +136,10 @@ def reload_entry(entry: ModelEntry) -> ModelEntry:
 
 
 def _upstream(row: Upstream | None) -> UpstreamEntry | None:
-    if row is None:
-        return None
+    return None if row is None else _upstream_entry(row)
+
+
+def _upstream_entry(row: Upstream) -> UpstreamEntry:
     return UpstreamEntry(
         name=row.name,
         base_url=row.base_url,
@@ -140,6 +149,11 @@ def _upstream(row: Upstream | None) -> UpstreamEntry | None:
         retries=row.retries,
         requests_per_minute=row.requests_per_minute,
     )
+
+
+def load_upstreams() -> dict[str, UpstreamEntry]:
+    """Read the upstreams from the database, whether or not any model uses them, by name."""
+    return {row.name: _upstream_entry(row) for row in Upstream.objects.all()}
 
 
 def load_mcp_servers() -> dict[str, McpServerEntry]:

@@ -1,4 +1,4 @@
-"""What `manage.py check` finds wrong with upstreams.
+"""What `manage.py check` finds wrong with upstreams and fallbacks.
 
 Only warnings: checks also run before `migrate`, and must not keep an install from being upgraded.
 Keys are looked for in this process's own environment, which engine workers share where one file
@@ -15,6 +15,7 @@ from django.core.checks import CheckMessage, Tags, Warning, register
 from django.db import DatabaseError
 
 from inference.errors import TandemError
+from inference.fallbacks import fallback_fault
 from inference.models import Model, Upstream
 from inference.upstreams import read_options, read_secrets, url_fault
 
@@ -25,7 +26,7 @@ _REMOTE = (Model.Backend.OPENAI, Model.Backend.ANTHROPIC)
 def check_upstreams(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Look at the models that others run, and at who runs them."""
+    """Look at the models that others run, at who runs them, and at who stands in for whom."""
     if not databases:
         return []
     try:
@@ -36,6 +37,7 @@ def check_upstreams(
     return [
         *(message for name in sorted(used) for message in _upstream_faults(used[name])),
         *(message for model in models for message in _model_faults(model)),
+        *_fallback_faults(models),
     ]
 
 
@@ -73,4 +75,22 @@ def _model_faults(model: Model) -> Iterator[CheckMessage]:
                 f"The upstream_options of model {model.id!r} are wrong: {error}.",
                 hint="docs/upstreams.md lists what they may hold.",
                 id="inference.W004",
+            )
+
+
+def _fallback_faults(models: Sequence[Model]) -> Iterator[CheckMessage]:
+    fallbacks = {model.id: model.fallback_id for model in models}
+    for name, fallback in fallbacks.items():
+        if fault := fallback_fault(name, fallbacks):
+            yield Warning(
+                fault,
+                hint="A request goes on to one other model and no further. Choose a fallback that "
+                "has none and is none.",
+                id="inference.W005",
+            )
+        elif fallback is not None and fallback not in fallbacks:
+            yield Warning(
+                f"{name} falls back to {fallback}, which is disabled.",
+                hint=f"Enable {fallback}, or choose another fallback.",
+                id="inference.W006",
             )

@@ -23,6 +23,12 @@ class FinishReason(StrEnum):
     TOOL_USE = "tool_use"
     PAUSE = "pause"
     """The server has run tools as often as it may: sent back, the conversation goes on."""
+    REFUSAL = "refusal"
+    """Whoever runs the model has stopped it: what was asked, or said, is not allowed there."""
+
+
+CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.REFUSAL})
+"""The reasons of an end that is not the model's own."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,10 +51,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
             **{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
         )
 
-    def of_choice(self, choice: int) -> Usage:
-        """Return what counts of one of several answers to a prompt: the prompt does only once."""
-        if not choice:
-            return self
+    def without_prompt(self) -> Usage:
+        """Return what the answer alone used."""
         return msgspec.structs.replace(
             self, prompt_tokens=0, cached_tokens=0, cache_written_tokens=0
         )

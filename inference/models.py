@@ -261,6 +261,14 @@ class Model(models.Model):
         help_text="system, parameters, default_max_tokens, accepts and max_tokens_field, as a JSON "
         "object.",
     )
+    fallback = models.ForeignKey(
+        "self",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="The model that answers a request in its place where it cannot. Empty: none.",
+    )
     vision = models.BooleanField(default=False, help_text="The model sees images.")
     images_without_vision = models.CharField(
         max_length=20, choices=ImagesWithoutVision, default=ImagesWithoutVision.PLACEHOLDER

@@ -161,13 +161,17 @@ class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
 class RequestedServer(msgspec.Struct, frozen=True, kw_only=True):
     """An MCP server that the caller brings along, whose tools the service runs.
 
-    `token` goes to it as a bearer token and nowhere else. `enabled` says whether its tools are
-    offered; for those that `exceptions` names it is the other way round.
+    `path` is where the request names it, for what is wrong with it. `token` goes to it as a bearer
+    token, and `headers`, whose names are in lower case, as they are; neither goes anywhere else.
+    `enabled` says whether its tools are offered; for those that `exceptions` names it is the other
+    way round.
     """
 
     name: str
     url: str
+    path: str = "mcp_servers"
     token: str | None = None
+    headers: dict[str, str] = {}
     enabled: bool = True
     exceptions: tuple[str, ...] = ()
 
@@ -213,11 +217,12 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     of Unix time; `cache_salt` keeps one team's prefix cache apart from another's. `thinking` None
     is the model's default; `output_schema` is the JSON Schema that the answer's text must match.
     `owner` None is the service's own asking, as for a canary: nobody pays. `choice` counts the
-    answers that were asked for to one prompt, from 0: each is a request of its own, and only the
-    first one's prompt is counted. `servers` are those that the caller brings along. `can_pause`:
-    the caller can send the conversation back when the server has run tools as often as it may;
-    other callers get an answer made without tools then. With `raw`, that says all, and the fields
-    that only say what is asked are empty; of `sampling` there is `max_tokens`.
+    answers that were asked for to one prompt, from 0: each is a request of its own, and with
+    `shares_prompt` only the first one's prompt is counted, which the others find in the cache.
+    `servers` are those that the caller brings along. `can_pause`: the caller can send the
+    conversation back when the server has run tools as often as it may; other callers get an answer
+    made without tools then. With `raw`, that says all, and the fields that only say what is asked
+    are empty; of `sampling` there is `max_tokens`.
     """
 
     id: str
@@ -234,7 +239,13 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     thinking: bool | None = None
     thinking_budget_tokens: int | None = None
     choice: int = 0
+    shares_prompt: bool = True
     servers: tuple[RequestedServer, ...] = ()
     can_pause: bool = False
     output_schema: dict[str, Any] | None = None
     raw: RawRequest | None = None
+
+    @property
+    def counts_prompt(self) -> bool:
+        """Whether its prompt is counted, and paid for."""
+        return self.choice == 0 or not self.shares_prompt

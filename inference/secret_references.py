@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from inference.redaction import Redactor, remember
+
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
-# Anything shorter would be found in text that has nothing to do with it.
-_HIDDEN_FROM_LENGTH = 6
-_HIDDEN = "[secret]"
 
 
 class SecretError(Exception):
@@ -27,7 +26,7 @@ def is_reference(text: str) -> bool:
 
 
 class Secrets:
-    """The secrets that some texts refer to, read once.
+    """The secrets that some texts refer to, read once. From then on no log shows them.
 
     Raises `SecretError` for one that is not there.
     """
@@ -38,11 +37,18 @@ class Secrets:
             for text in texts.values()
             for reference in _references(text)
         }
+        remember(self._found.values())
+        self._redactor = Redactor(self._found.values())
         self.values = {name: self._filled(text) for name, text in texts.items()}
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """The secrets themselves."""
+        return tuple(self._found.values())
 
     def hide(self, text: str) -> str:
         """Return a text without any of the secrets."""
-        return hide_secrets(text, self._found.values())
+        return self._redactor.text(text)
 
     def _filled(self, text: str) -> str:
         return _REFERENCE.sub(lambda found: self._found[found[1], found[2]], text)
@@ -50,11 +56,7 @@ class Secrets:
 
 def hide_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return a text without any of these, those apart that are too short to tell."""
-    # The longest first: one may be the beginning of another.
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _HIDDEN_FROM_LENGTH:
-            text = text.replace(secret, _HIDDEN)
-    return text
+    return Redactor(secrets).text(text)
 
 
 def _references(text: str) -> Iterator[tuple[str, str]]:

@@ -41,6 +41,7 @@ SEALED_FIELDS = (
     *("input_tokens", "cached_tokens", "cache_written_tokens"),
     *("output_tokens", "thinking_tokens", "cost_micros", "settled_at"),
     *("batch_id", "stream_id", "custom_id"),
+    "requested_model",
 )
 _FIELDS = [RequestRecord._meta.get_field(name) for name in SEALED_FIELDS]
 _LAYOUT = [(field.name, field.null) for field in _FIELDS]

@@ -149,6 +149,7 @@ class Said:
         self._attempts = [each for each in self.records if isinstance(each, Completed)]
         latest = max(
             [each.attempt + 1 for each in self._attempts]
+            + [each.attempts for each in self.records if isinstance(each, Admitted)]
             + ([self.closed.attempts] if self.closed else []),
             default=0,
         )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -202,12 +203,31 @@ class UpstreamServer:
         )
 
 
+@contextmanager
+def upstream_server(entry: ModelEntry) -> Iterator[UpstreamServer]:
+    """Run one in a thread of its own, for tests of whole processes."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = UpstreamServer(entry)
+    try:
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
+        try:
+            yield server
+        finally:
+            asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
 async def _read(reader: asyncio.StreamReader) -> Received:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    body = await reader.readexactly(int(headers["content-length"]))
-    return Received(first.split()[1], headers, json.loads(body))
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Received(first.split()[1], headers, json.loads(body or b"{}"))
 
 
 def _begin(writer: asyncio.StreamWriter, status: int, headers: dict[str, str]) -> None:

@@ -12,7 +12,10 @@ from typing import Any
 import msgspec
 
 HIDDEN = "[hidden]"
-_MARKS = (b'"mcp_servers"', b'"mcp"')
+# Letters may also be written by their numbers, though nobody does.
+_ESCAPED = (b"\\u004", b"\\u005", b"\\u006", b"\\u007")
+_MARKS = (b'"mcp_servers"', b'"mcp"', *_ESCAPED)
+_FIELDS = (b'"authorization_token"', b'"authorization"', b'"headers"', *_ESCAPED)
 
 
 def hide_in_body(body: bytes) -> bytes:
@@ -21,7 +24,9 @@ def hide_in_body(body: bytes) -> bytes:
         return body
     sent = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     kept = hide_credentials(sent)
-    return body if kept == sent else msgspec.json.encode(kept)
+    # Of a name that comes twice only the last is decoded; both may have keys.
+    is_plain = kept == sent and not any(field in body for field in _FIELDS)
+    return body if is_plain else msgspec.json.encode(kept)
 
 
 def hide_credentials(obj: dict[str, Any]) -> dict[str, Any]:

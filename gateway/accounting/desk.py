@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from gateway.accounting.credentials import hide_in_body
 from gateway.accounting.headers import limit_headers
 from gateway.accounting.limiter import Limiter, estimate_tokens
 from gateway.accounting.origin import origin_of
+from gateway.accounting.reserve import most_micros
 from gateway.config import Config
 from gateway.dialects.unknown import MAX_KEPT_NAMES
 from gateway.errors import Header
@@ -23,11 +23,11 @@ from gateway.keys import Principal
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Failed, Finished, Usage
-from inference.request import GenerationRequest, ImagePart, Part, ToolResultPart
+from inference.request import GenerationRequest
 from inference.transport.record_writer import RecordWriter
 from inference.transport.records import Admitted, Closed, Ending
 from inference.transport.run import Run
-from jobs.pricing import PriceList, PriceVersion, reserve_micros
+from jobs.pricing import PriceList, PriceVersion
 from jobs.quota.claims import Claim, Granted, Limits, Spend
 
 # A request ends at its deadline; only what belongs to a process that died is in flight for longer.
@@ -58,6 +58,13 @@ class Announced(NamedTuple):
     headers: list[Header]
 
 
+class Entry(NamedTuple):
+    """What a request was let in with: its claim, and what was recorded of it but for its body."""
+
+    claim: Claim
+    record: Admitted
+
+
 class Desk:
     """One for each gateway process."""
 
@@ -81,8 +88,18 @@ class Desk:
         limit = self._config.BODY_MAX_BYTES if keeps else -1
         # It says the same for every one of several answers.
         kept = body if len(body) <= limit and not visit.prompt.choice else None
-        self._writer.put(_admitted(visit, now, kept, digest))
-        return Ticket(self._limiter, self._writer, claim, granted, limit)
+        record = _admitted(visit, now, digest)
+        self._writer.put(msgspec.structs.replace(record, body=kept))
+        return Ticket(self._limiter, self._writer, Entry(claim, record), granted, limit)
+
+    async def hold(self, ticket: Ticket, visit: Visit, prices: PriceList) -> None:
+        """Hold what a request that was let in may cost at its fallback, which `visit` is for.
+
+        What it holds already is a part of that. Raises as `admit` does: nothing has changed then.
+        """
+        claim = _claim(visit, prices.at(visit.prompt.model, ticket.admitted_at))
+        await self._limiter.admit(claim)
+        ticket.hold(claim)
 
     async def announce(self, visit: Visit, prices: PriceList) -> Announced:
         """Check that a request that is run later would be let in now.
@@ -112,15 +129,38 @@ class Ticket:
         self,
         limiter: Limiter,
         writer: RecordWriter,
-        claim: Claim,
+        entry: Entry,
         granted: Granted,
         answer_limit_bytes: int,
     ) -> None:
         self._limiter = limiter
         self._writer = writer
-        self._claim = claim
+        self._claim, self._record = entry
         self._answer_limit_bytes = answer_limit_bytes
         self.headers = limit_headers(granted)
+
+    @property
+    def admitted_at(self) -> datetime:
+        """When it was let in: its price is that of this moment, whichever model answers."""
+        return datetime.fromtimestamp(self._record.at_s, UTC)
+
+    def hold(self, claim: Claim) -> None:
+        """Note a further claim, which was granted."""
+        if claim.binding:
+            self._claim = claim
+
+    def pass_on(self, visit: Visit, attempts: int) -> None:
+        """Record that the fallback, which `visit` is for, has got the request."""
+        prompt = visit.prompt
+        self._record = msgspec.structs.replace(
+            self._record,
+            model=prompt.model,
+            requested_model=self._record.model,
+            attempts=attempts,
+            max_tokens=prompt.sampling.max_tokens,
+            ignored=visit.ignored[:MAX_KEPT_NAMES],
+        )
+        self._writer.put(self._record)
 
     def refuse(self, error: TandemError) -> None:
         """Close the ticket of a request that no queue would take."""
@@ -141,13 +181,15 @@ class Ticket:
             detail=detail,
             message=message,
             usage=_NOTHING,
+            model=self._record.model,
         )
 
     def close(self, run: Run) -> None:
         """Close the ticket of a request whose run is over."""
         now_s = time.time()
         ending, detail, message, usage = _ending(run)
-        usage = usage.of_choice(run.request.choice)
+        if not run.request.counts_prompt:
+            usage = usage.without_prompt()
         first_s = run.first_text_s
         parts = run.answer.kept()
         answer = msgspec.msgpack.encode(parts) if parts else None
@@ -162,6 +204,7 @@ class Ticket:
                 detail=detail,
                 message=message,
                 usage=usage,
+                model=self._record.model,
                 answer=answer if answer and len(answer) <= self._answer_limit_bytes else None,
                 answer_digest=hashlib.sha256(answer).digest() if answer else b"",
             ),
@@ -191,28 +234,18 @@ async def _digest(body: bytes) -> bytes:
 
 
 def _claim(visit: Visit, price: PriceVersion | None) -> Claim:
-    principal, prompt, context = visit.principal, visit.prompt, visit.entry.context_tokens
-    size = 0 if prompt.choice else len(visit.asked.body)
-    # An image by its URL has as many tokens as it likes, and who knows what an upstream fetches.
-    grows = prompt.raw is not None or any(isinstance(part, ImagePart) for part in _parts(prompt))
-    bounded = bool(prompt.choice) or not grows
-    hold_micros = reserve_micros(
-        price,
-        size if bounded else None,
-        prompt.sampling.max_tokens,
-        context,
-        prompt.lane,
-    )
+    principal, prompt, entry = visit.principal, visit.prompt, visit.entry
+    size = len(visit.asked.body)
     return Claim(
         request_id=prompt.id,
         team_id=principal.team_id,
         key_id=principal.key_id,
-        input_tokens=estimate_tokens(size, context),
+        input_tokens=estimate_tokens(size if prompt.counts_prompt else 0, entry.context_tokens),
         lease_ms=round(1000 * (prompt.deadline_s - time.time() + _LEASE_GRACE_S)),
         team=principal.team_limits,
         key=principal.key_limits,
         spend=Spend(
-            hold_micros=hold_micros,
+            hold_micros=most_micros(price, entry, prompt, size),
             prepaid=principal.prepaid,
             daily_cap_micros=principal.daily_spend_cap_micros,
             monthly_cap_micros=principal.monthly_spend_cap_micros,
@@ -224,15 +257,7 @@ def _only_requests(limits: Limits) -> Limits:
     return Limits(requests_per_minute=limits.requests_per_minute)
 
 
-def _parts(prompt: GenerationRequest) -> Iterator[Part]:
-    for message in prompt.messages:
-        for part in message.parts:
-            yield part
-            if isinstance(part, ToolResultPart):
-                yield from part.parts
-
-
-def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> Admitted:
+def _admitted(visit: Visit, at: datetime, digest: bytes) -> Admitted:
     asked, prompt, principal = visit.asked, visit.prompt, visit.principal
     client, address, trace_id, session_id = origin_of(asked)
     return Admitted(
@@ -253,7 +278,6 @@ def _admitted(visit: Visit, at: datetime, body: bytes | None, digest: bytes) -> 
         trace_id=trace_id,
         session_id=session_id,
         ignored=visit.ignored[:MAX_KEPT_NAMES],
-        body=body,
         body_digest=digest,
         body_bytes=len(asked.body),
     )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
+from gateway.admin.connections import Check, ConnectionAdmin
 from gateway.admin.pages import NudgingAdmin
+from inference.catalogue import ModelEntry, load_catalogue, load_upstreams
+from inference.fallbacks import fallback_fault
 from inference.models import Model, Upstream
 from inference.names import claimed_twice
 from inference.transport.nudge import Topic
@@ -74,6 +80,7 @@ class ModelForm(_ModelForm):
         is_silent = data.get("backend") == Model.Backend.VLLM and not data.get("tool_parser")
         if is_silent and data.get("mcp_servers"):
             self.add_error("mcp_servers", "A vLLM model calls tools by its tool parser only.")
+        self._check_fallback(data.get("fallback"))
         is_upstream = data.get("backend") in (Model.Backend.OPENAI, Model.Backend.ANTHROPIC)
         if is_upstream != bool(data.get("upstream")) and "upstream" not in self.errors:
             message = "This backend needs one." if is_upstream else "This backend runs here."
@@ -89,6 +96,15 @@ class ModelForm(_ModelForm):
                 field = "id" if name == own_id.lower() else "aliases"
                 message = f"The name {name!r} is taken by {taken_by}."
                 self.add_error(field if field in self.fields else None, message)
+
+    def _check_fallback(self, fallback: Model | None) -> None:
+        """Refuse a chain, of which only the first link would hold, and a circle."""
+        own_id = self.cleaned_data.get("id", self.instance.id)
+        if fallback is not None and own_id:
+            links = Model.objects.exclude(pk=own_id).values_list("id", "fallback_id")
+            fault = fallback_fault(own_id, {**dict(links), own_id: fallback.pk})
+            if fault:
+                self.add_error("fallback", f"{fault} Choose a model that has none and is none.")
 
 
 @admin.register(Model)
@@ -121,6 +137,14 @@ class CatalogueAdmin(NudgingAdmin):
             },
         ),
         ("Load", {"fields": ["capacity", "max_waiting", "workers"]}),
+        (
+            "When it cannot answer",
+            {
+                "fields": ["fallback"],
+                "description": "The fallback answers realtime and flex requests that have got "
+                "nothing of an answer yet, and the caller is told.",
+            },
+        ),
         (
             "Targets for realtime",
             {
@@ -164,10 +188,11 @@ class CatalogueAdmin(NudgingAdmin):
 
 
 @admin.register(Upstream)
-class UpstreamAdmin(NudgingAdmin):
+class UpstreamAdmin(ConnectionAdmin):
     """Providers of models that others run. A key is referred to, and never shown."""
 
     topic = Topic.CATALOGUE
+    shell_command = "check_engine MODEL"
     list_display = ["name", "base_url", "key", "requests_per_minute"]
     search_fields = ["name", "base_url"]
     fieldsets = [
@@ -179,3 +204,14 @@ class UpstreamAdmin(NudgingAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Keep the name: saving under another one would make a second upstream."""
         return ["name"] if obj else []
+
+    def connection_checks(self, names: Sequence[str]) -> list[Check]:
+        """Ask each upstream's enabled models for the beginning of an answer."""
+        # The providers' clients are large, and a gateway needs them for nothing else.
+        from inference.backends.upstream_check import check_upstream
+
+        upstreams, models = load_upstreams(), defaultdict[str, list[ModelEntry]](list)
+        for entry in load_catalogue().entries:
+            if entry.upstream is not None:
+                models[entry.upstream.name].append(entry)
+        return [partial(check_upstream, upstreams[name], models[name]) for name in names]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
 
-from gateway.admin.pages import NudgingAdmin
+from gateway.admin.connections import Check, ConnectionAdmin
+from inference.catalogue import load_mcp_servers
 from inference.models import McpServer
 from inference.transport.nudge import Topic
 
 
 @admin.register(McpServer)
-class McpServerAdmin(NudgingAdmin):
+class McpServerAdmin(ConnectionAdmin):
     """Secrets are only referred to: nothing that is shown here is one."""
 
     topic = Topic.CATALOGUE
+    shell_command = "check_mcp_server NAME"
     list_display = ["name", "transport", "command", "url", "enabled"]
     list_filter = ["transport", "enabled"]
     search_fields = ["name", "url"]
@@ -29,3 +33,11 @@ class McpServerAdmin(NudgingAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Keep the name: saving under another one would make a second server."""
         return ["name"] if obj else []
+
+    def connection_checks(self, names: Sequence[str]) -> list[Check]:
+        """Connect, and list tools."""
+        # The SDK is large, and a gateway needs it for nothing else.
+        from inference.mcp.check import check_server
+
+        servers = load_mcp_servers()
+        return [partial(check_server, servers[name]) for name in names]

@@ -89,7 +89,8 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
             "What",
             {
                 "fields": [
-                    *("model", "dialect", "type", "lane", "streamed", "max_tokens"),
+                    *("model", "requested_model", "dialect", "type", "lane", "streamed"),
+                    "max_tokens",
                     *("ignored_fields", "body_bytes", "body_sha256"),
                 ]
             },

@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gateway.accounting.credentials import hide_credentials
+from gateway.config import Config
 from gateway.dialects.anthropic import parse as anthropic
 from gateway.dialects.anthropic.raw import Headers, decode_raw, raw_request
-from gateway.dialects.anthropic.wire import decode_messages
+from gateway.dialects.anthropic.tools import McpToolset
+from gateway.dialects.anthropic.wire import MessagesBody, decode_messages
 from gateway.dialects.chat import parse as chat
 from gateway.dialects.chat.wire import decode_chat
 from gateway.dialects.context import ParseContext
@@ -47,6 +50,19 @@ class Draft(NamedTuple):
     echo: bytes | None = None
 
 
+class Rules(NamedTuple):
+    """What the operator has set: what becomes of unknown fields, and whether requests may bring
+    MCP servers along (`connectors`)."""
+
+    unknown: UnknownFields = "ignore"
+    connectors: bool = False
+
+
+def rules_of(config: Config) -> Rules:
+    """Return what the settings say."""
+    return Rules(unknown=config.UNKNOWN_FIELDS, connectors=config.MCP_SERVERS_IN_REQUESTS)
+
+
 class Endpoint(NamedTuple):
     """One endpoint: the dialect that answers, and how a decoded body becomes a draft.
 
@@ -54,11 +70,13 @@ class Endpoint(NamedTuple):
     """
 
     dialect: str
-    draft: Callable[[JsonObject, UnknownFields], Draft]
+    draft: Callable[[JsonObject, Rules], Draft]
 
 
-def _messages(obj: JsonObject, unknown: UnknownFields) -> Draft:
-    body, ignored = decode_messages(obj, unknown)
+def _messages(obj: JsonObject, rules: Rules) -> Draft:
+    body, ignored = decode_messages(obj, rules.unknown, connectors=rules.connectors)
+    if not rules.connectors:
+        _refuse_servers(obj, body)
     _refuse(obj, "stream")
     return Draft(
         model=body.model,
@@ -66,6 +84,17 @@ def _messages(obj: JsonObject, unknown: UnknownFields) -> Draft:
         sources=anthropic.image_sources(body),
         build=lambda context, images: anthropic.to_request(body, context, images),
     )
+
+
+def _refuse_servers(obj: JsonObject, body: MessagesBody) -> None:
+    """In realtime a header would tell that they have no effect; a row has none."""
+    tools = enumerate(body.tools or ())
+    toolsets = [f"tools.{index}" for index, tool in tools if isinstance(tool, McpToolset)]
+    brought = ["mcp_servers"] if obj.get("mcp_servers") else []
+    for path in (*brought, *toolsets):
+        raise invalid(
+            f"{path}: MCP servers that requests bring along are not used here", param=path
+        )
 
 
 def raw_draft(obj: JsonObject, body: bytes, entry: ModelEntry, headers: Headers) -> Draft:
@@ -81,8 +110,8 @@ def raw_draft(obj: JsonObject, body: bytes, entry: ModelEntry, headers: Headers)
     )
 
 
-def _chat(obj: JsonObject, unknown: UnknownFields) -> Draft:
-    body, ignored = decode_chat(obj, unknown)
+def _chat(obj: JsonObject, rules: Rules) -> Draft:
+    body, ignored = decode_chat(obj, rules.unknown)
     _refuse(obj, "stream", "background")
     if body.choices > 1:
         raise invalid("n: a request of a batch has one answer; send it several times", param="n")
@@ -95,8 +124,8 @@ def _chat(obj: JsonObject, unknown: UnknownFields) -> Draft:
     )
 
 
-def _responses(obj: JsonObject, unknown: UnknownFields) -> Draft:
-    body, ignored = responses_wire.decode(obj, unknown)
+def _responses(obj: JsonObject, rules: Rules) -> Draft:
+    body, ignored = responses_wire.decode(obj, rules.unknown, connectors=rules.connectors)
     _refuse(obj, "stream", "background", "previous_response_id")
     # Rows are kept by their batch, none as a response.
     shown = {name: value for name, value in obj.items() if name != "input"} | {"store": False}
@@ -105,15 +134,15 @@ def _responses(obj: JsonObject, unknown: UnknownFields) -> Draft:
         ignored=ignored,
         sources=responses.image_sources(body),
         build=lambda context, images: responses.to_request(body, context, images),
-        echo=msgspec.json.encode(shown),
+        echo=msgspec.json.encode(hide_credentials(shown)),
     )
 
 
-def _inline(obj: JsonObject, unknown: UnknownFields) -> Draft:
+def _inline(obj: JsonObject, rules: Rules) -> Draft:
     """Read a row in sference's form: Chat's body, or that of Responses, answered as Chat is."""
     if "input" not in obj or "messages" in obj:
-        return _chat(obj, unknown)
-    draft = _responses(obj, unknown)
+        return _chat(obj, rules)
+    draft = _responses(obj, rules)
     hidden = obj.get("include_reasoning") is False
     return draft._replace(echo=msgspec.json.encode({"reasoning": False}) if hidden else None)
 

@@ -16,12 +16,12 @@ from uuid import UUID
 from gateway.accounting.origin import origin_of
 from gateway.batches.bodies import Buffer, mapped
 from gateway.batches.creation import WINDOW, NewBatch, create
+from gateway.batches.endpoints import rules_of
 from gateway.batches.images import images_on
 from gateway.batches.render import EndedRow
 from gateway.batches.results import page
 from gateway.batches.rows import Row, RowReader, Terms
 from gateway.cache_salt import cache_salt
-from gateway.dialects.anthropic.raw import carried_headers
 from gateway.dialects.validation import invalid
 from gateway.errors import Header
 from gateway.http.body import check_content_encoding, check_content_type
@@ -124,8 +124,8 @@ class InlineBatchConsumer(BatchesConsumer, UploadConsumer):
             catalogue=self.services.directory.catalogue,
             prices=self.services.directory.prices,
             cache_salt=cache_salt(self.principal.team_id),
-            unknown_fields=self.services.config.UNKNOWN_FIELDS,
-            headers=carried_headers(self.request.scope["headers"]),
+            rules=rules_of(self.services.config),
+            headers=tuple(map(tuple, self.request.scope["headers"])),
         )
 
 

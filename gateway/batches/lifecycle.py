@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from gateway.batches.endpoints import rules_of
 from gateway.batches.images import image_loading
 from gateway.batches.openai.results import write_results
 from gateway.batches.openai.validation import validate
@@ -42,7 +43,7 @@ def validate_batch(batch_id: UUID) -> None:
             catalogue=load_catalogue(),
             prices=load_prices(),
             cache_salt=cache_salt(batch.team_id),
-            unknown_fields=settings.TANDEM.UNKNOWN_FIELDS,
+            rules=rules_of(settings.TANDEM),
         )
         with image_loading(settings.TANDEM) as load_images:
             validate(batch, terms, load_images)

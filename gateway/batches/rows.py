@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 import uuid_utils
 
-from gateway.batches.endpoints import Draft, find_endpoint, raw_draft
-from gateway.dialects.anthropic.raw import Headers
-from gateway.dialects.unknown import MAX_KEPT_NAMES, UnknownFields
+from gateway.accounting.reserve import most_micros
+from gateway.batches.endpoints import Draft, Rules, find_endpoint, raw_draft
+from gateway.dialects.anthropic.raw import carried_headers
+from gateway.dialects.unknown import MAX_KEPT_NAMES
 from gateway.http.body import decode_object
 from gateway.image_source import ImageSource
 from gateway.keys import Principal
@@ -28,7 +29,7 @@ from inference.catalogue import Catalogue, ModelEntry
 from inference.errors import TandemError
 from inference.request import ImagePart, Lane
 from jobs.packing import pack_request
-from jobs.pricing import PriceList, reserve_micros
+from jobs.pricing import PriceList
 from jobs.work.enqueue import NewWork
 from jobs.work.prefix import prefix_of
 
@@ -53,7 +54,8 @@ class Row(NamedTuple):
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What all rows of a batch share: whose they are, and what they are checked against.
 
-    `headers` are those that travel with rows which do so as they were sent.
+    `headers` are those of the request that brought the rows, as they came: some travel with rows
+    which do so as they were sent.
     """
 
     batch_id: str
@@ -63,8 +65,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     prices: PriceList
     cache_salt: str
-    unknown_fields: UnknownFields = "ignore"
-    headers: Headers = ()
+    rules: Rules = Rules()
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class _Opened(NamedTuple):
@@ -131,8 +133,8 @@ class RowReader:
     def _draft(self, row: Row, obj: dict[str, Any]) -> Draft:
         terms = self._terms
         if self._endpoint.dialect == "anthropic" and (entry := raw_entry(terms.catalogue, obj)):
-            return raw_draft(obj, row.body, entry, terms.headers)
-        return self._endpoint.draft(obj, terms.unknown_fields)
+            return raw_draft(obj, row.body, entry, carried_headers(terms.headers))
+        return self._endpoint.draft(obj, terms.rules)
 
     def _settled(self, opened: _Opened | NewWork, reject: Reject) -> NewWork:
         if isinstance(opened, NewWork):
@@ -158,14 +160,8 @@ class RowReader:
             ),
             images,
         )
-        hold_micros = reserve_micros(
-            terms.prices.at(entry.id, terms.created_at),
-            # An image has as many tokens as it likes, and who knows what an upstream fetches.
-            None if images or request.raw is not None else len(row.body),
-            request.sampling.max_tokens,
-            entry.context_tokens,
-            Lane.BATCH,
-        )
+        price = terms.prices.at(entry.id, terms.created_at)
+        hold_micros = most_micros(price, entry, request, len(row.body))
         return self._work(
             row,
             work_id,

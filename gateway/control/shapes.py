@@ -40,6 +40,7 @@ class ActivityItem(Shape):
     completed_at = serializers.SerializerMethodField()
     status = serializers.ChoiceField(_STATUSES)
     model = serializers.CharField()
+    requested_model = serializers.SerializerMethodField()
     type = serializers.ChoiceField(RequestRecord.Type.choices)
     dialect = serializers.CharField()
     service_tier = serializers.CharField(source="lane")
@@ -63,6 +64,10 @@ class ActivityItem(Shape):
         if record.status == RequestRecord.Status.RUNNING:
             return None
         return record.closed_at or record.engine_ended_at or record.settled_at
+
+    def get_requested_model(self, record: RequestRecord) -> str | None:
+        """The model that was asked for, where its fallback got the request."""
+        return record.requested_model or None
 
     def get_custom_id(self, record: RequestRecord) -> str | None:
         """What the caller named it."""

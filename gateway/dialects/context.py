@@ -27,6 +27,7 @@ class ParseContext:
     images_without_vision: str = "placeholder"
     reasoning: str = "none"
     server_tools: bool = False
+    shares_prompt: bool = True
 
     def thinks(self, wanted: bool | None) -> bool:
         """Decide whether the model thinks: what it can, then what is asked, then its default."""

@@ -101,6 +101,7 @@ def _messages() -> Schema:
         ref(Message),
         decode(message(_ANSWER, f"msg_{EXAMPLE_ID}", examples.MODEL)),
         "tandem-ignored-fields",
+        "tandem-fallback",
         *LIMIT_HEADERS,
     )
     whole["content"]["text/event-stream"] = {"schema": _event()}

@@ -126,6 +126,7 @@ def _create() -> Schema:
         ref(ChatCompletion),
         decode(completion([_ANSWER], _SHAPE)),
         "tandem-ignored-fields",
+        "tandem-fallback",
         *OPENAI_LIMIT_HEADERS,
         envelope=OPENAI,
     )

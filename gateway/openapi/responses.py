@@ -175,6 +175,11 @@ HEADERS: dict[str, Schema] = {
         "description": "Whether trying the same request again may help. SDKs follow it.",
         "schema": {"enum": ["true", "false"]},
     },
+    "tandem-fallback": {
+        "description": "The model that has answered in the place of the one that was asked for, "
+        "because that could not.",
+        "schema": {"type": "string", "examples": ["vendor/Other-1"]},
+    },
     "tandem-ignored-fields": {
         "description": "The fields and tools that had no effect: percent-encoded, separated by "
         "commas, and cut if there are many.",

@@ -132,7 +132,7 @@ class ResponseErrorObject(AnswerModel):
 class ResponseIncompleteDetails(AnswerModel):
     """Why a response is incomplete."""
 
-    reason: Literal["max_output_tokens"]
+    reason: Literal["max_output_tokens", "content_filter"]
 
 
 class ResponseInputTokensDetails(AnswerModel):
@@ -175,6 +175,17 @@ class ResponseFunctionTool(AnswerModel):
     strict: bool
 
 
+class ResponseMcpTool(AnswerModel):
+    """An MCP server that the request brought along, without the keys for it."""
+
+    type: Literal["mcp"]
+    server_label: str
+    server_url: str
+    server_description: Any
+    allowed_tools: list[str] | dict[str, Any] | None
+    require_approval: Literal["never"]
+
+
 class ResponseObject(AnswerModel):
     """A response. What was asked comes back; null means the model's own default."""
 
@@ -203,7 +214,7 @@ class ResponseObject(AnswerModel):
     temperature: float | None
     text: dict[str, Any]
     tool_choice: str | dict[str, Any]
-    tools: list[ResponseFunctionTool]
+    tools: list[Annotated[ResponseFunctionTool | ResponseMcpTool, Discriminator("type")]]
     top_logprobs: Count
     top_p: float | None
     truncation: Literal["auto", "disabled"]

@@ -136,6 +136,7 @@ def _create() -> Schema:
         ref(ResponseObject),
         render(SHAPE, "completed", answer=ANSWER),
         "tandem-ignored-fields",
+        "tandem-fallback",
         *OPENAI_LIMIT_HEADERS,
         envelope=OPENAI,
     )

@@ -213,14 +213,18 @@ def _work(visit: Visit, announced: Announced, new: NewResponse) -> NewWork:
         hold_micros=announced.hold_micros,
         logged=visit.stream,
         origin=origin,
-        request=packing.pack_request(_repeatable(prompt) if visit.stream else prompt),
+        request=packing.pack_request(_repeatable(visit) if visit.stream else prompt),
         prefix=prefix_of(prompt),
     )
 
 
-def _repeatable(prompt: GenerationRequest) -> GenerationRequest:
-    """Give a request a seed: an engine that goes on for another must come to the same text."""
-    if prompt.sampling.seed is not None:
+def _repeatable(visit: Visit) -> GenerationRequest:
+    """Give a request a seed: an engine that goes on for another must come to the same text.
+
+    Anthropic's API has none, and a request that has one is refused there.
+    """
+    prompt = visit.prompt
+    if prompt.sampling.seed is not None or visit.entry.backend == "anthropic":
         return prompt
     sampling = msgspec.structs.replace(prompt.sampling, seed=secrets.randbelow(2**31))
     return msgspec.structs.replace(prompt, sampling=sampling)

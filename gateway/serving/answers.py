@@ -5,18 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, ClassVar, TypeVar
 
 from gateway.accounting.desk import Ticket, Visit
 from gateway.http.slow_reader import SlowReader
 from gateway.http.sse import STREAM_HEADERS, Quiet
-from gateway.metrics import count_refusal, count_run
+from gateway.metrics import count_fallback, count_refusal, count_run
 from gateway.serving.choices import Choices
+from gateway.serving.fallback import (
+    HEADER,
+    STREAM_WAIT_S,
+    Reread,
+    covers,
+    find_fallback,
+    handed_over,
+    is_stranded,
+)
 from gateway.serving.prompts import PromptConsumer
+from gateway.serving.served import Served
 from gateway.serving.source import Encoder, Source
 from inference.catalogue import ModelEntry
 from inference.errors import TandemError
+from inference.events import Failed
 from inference.fold import Answer
 from inference.request import GenerationRequest, Lane
 from inference.transport.run import Bell, Run
@@ -51,39 +62,37 @@ class AnswerConsumer(PromptConsumer):
         return ticket
 
     @asynccontextmanager
-    async def running(self, visit: Visit) -> AsyncIterator[Run]:
+    async def running(self, visit: Visit, reread: Reread) -> AsyncIterator[Run]:
         """Let a request in and queue it; at the end of the block its ticket is closed.
 
-        Raises `TandemError` as the desk and the dispatcher do.
+        The run may be that of the model's fallback, which `reread` reads the request for. Raises
+        `TandemError` as the desk and the dispatcher do.
         """
-        ticket = await self.admit(visit)
-        async with self._served(visit, ticket, Bell()) as run:
-            yield run
+        served = await self._admit_all([visit])
+        with _closing(served):
+            yield await self._first_run(served, Bell(), reread)
 
     @asynccontextmanager
-    async def choosing(self, visits: Sequence[Visit]) -> AsyncIterator[Choices]:
+    async def choosing(self, visits: Sequence[Visit], reread: Reread) -> AsyncIterator[Choices]:
         """Let all the answers in that are asked for to one prompt, and queue the first.
 
-        At the end of the block every ticket is closed. Raises `TandemError` as `running` does.
+        At the end of the block every ticket is closed. All are of one model, whichever that is.
+        Raises `TandemError` as `running` does.
         """
-        waiting = list(zip(visits, await self._admit_all(visits), strict=True))
+        served = await self._admit_all(visits)
         bell = Bell()
-        async with AsyncExitStack() as begun:
-            begun.callback(_abandon, waiting)
 
-            async def begin() -> Run:
-                visit, ticket = waiting.pop(0)
-                return await begun.enter_async_context(self._served(visit, ticket, bell))
+        async def begin_others() -> list[Run]:
+            return await _together(self._queue(each, bell) for each in served[1:])
 
-            async def begin_others() -> list[Run]:
-                return await _together(begin() for _ in range(len(waiting)))
+        with _closing(served):
+            first = await self._first_run(served, bell, reread)
+            yield Choices(first, bell, begin_others if len(served) > 1 else None)
 
-            yield Choices(await begin(), bell, begin_others if waiting else None)
-
-    async def _admit_all(self, visits: Sequence[Visit]) -> list[Ticket]:
+    async def _admit_all(self, visits: Sequence[Visit]) -> list[Served]:
         """Let all of these in, or none."""
         if len(visits) == 1:
-            return [await self.admit(visits[0])]
+            return [Served(visits[0], await self.admit(visits[0]))]
         tickets: dict[int, Ticket] = {}
 
         async def admit(number: int) -> None:
@@ -97,7 +106,7 @@ class AnswerConsumer(PromptConsumer):
                     ticket.abandon()
         # They were let in one after another: after the last one the least is left.
         self.extra_headers += tickets[len(visits) - 1].headers
-        return [tickets[number] for number in range(len(visits))]
+        return [Served(visit, tickets[number]) for number, visit in enumerate(visits)]
 
     async def _let_in(self, visit: Visit) -> Ticket:
         try:
@@ -106,9 +115,29 @@ class AnswerConsumer(PromptConsumer):
             count_refusal(self.dialect, visit.entry.id, error)
             raise
 
-    @asynccontextmanager
-    async def _served(self, visit: Visit, ticket: Ticket, bell: Bell) -> AsyncIterator[Run]:
-        """Queue a request that was let in, and close its ticket at the end of the block.
+    async def _first_run(self, served: Sequence[Served], bell: Bell, reread: Reread) -> Run:
+        """Queue the first of these, and return the run that answers it."""
+        first = served[0]
+        try:
+            await self._queue(first, bell)
+        except TandemError:
+            if not await self._fall_back(served, bell, reread):
+                raise
+        else:
+            await self._fall_back(served, bell, reread)
+        assert first.run is not None, "no queue took it, and nothing was raised"
+        return first.run
+
+    async def _queue(self, served: Served, bell: Bell) -> Run:
+        try:
+            served.run = await self._submit(served.visit, bell)
+        except TandemError as error:
+            served.error = error
+            raise
+        return served.run
+
+    async def _submit(self, visit: Visit, bell: Bell, attempt: int = 0) -> Run:
+        """Queue a request that was let in.
 
         Only the first of several answers can be refused for want of room: when the others begin,
         it has begun to be told.
@@ -116,25 +145,74 @@ class AnswerConsumer(PromptConsumer):
         prompt, is_first = visit.prompt, visit.prompt.choice == 0
         waits = is_first and prompt.lane is Lane.FLEX
         self._waits_for_room |= waits
+        return await self.services.dispatcher.submit(
+            prompt,
+            max_waiting=visit.entry.max_waiting if is_first else None,
+            wait_s=self.services.config.FLEX_WAIT_S if waits else None,
+            bell=bell,
+            attempt=attempt,
+        )
+
+    async def _fall_back(self, served: Sequence[Served], bell: Bell, reread: Reread) -> bool:
+        """Where the first cannot be answered by its model, have the fallback answer them all.
+
+        Return whether that does. With a fallback, this waits until an answer has begun: nothing is
+        sent before, and nobody is told of one model and answered by another. A stream that has not
+        begun within `STREAM_WAIT_S` stays where it is.
+        """
+        first = served[0]
+        entry = first.visit.entry
+        other = find_fallback(self.services.directory.catalogue, self.principal, entry)
+        if other is None:
+            return False
+        until_s = asyncio.get_running_loop().time() + STREAM_WAIT_S if first.visit.stream else None
+        if first.run is not None:
+            await _settled(first.run, until_s)
+        if not is_stranded(first):
+            return False
+        before = self.ignored, list(self.extra_headers)
         try:
-            run = await self.services.dispatcher.submit(
-                prompt,
-                max_waiting=visit.entry.max_waiting if is_first else None,
-                wait_s=self.services.config.FLEX_WAIT_S if waits else None,
-                bell=bell,
-            )
+            read = await reread(other)
+            answers = covers(entry, read[0]) and await self._hand_over(served, read, bell, until_s)
         except TandemError as error:
-            ticket.refuse(error)
-            raise
-        except asyncio.CancelledError:
-            ticket.abandon()
-            raise
-        try:
-            yield run
-        finally:
-            run.close()
-            ticket.close(run)
+            logger.info("%s: not for %s: %s", self.request.public_id, other.id, error.code)
+            answers = False
+        if not answers:
+            self.ignored, self.extra_headers = before
+            return False
+        logger.warning("%s: %s answers for %s", self.request.public_id, other.id, entry.id)
+        count_fallback(entry.id, other.id)
+        self.extra_headers.append((HEADER, other.id.encode()))
+        return True
+
+    async def _hand_over(
+        self, served: Sequence[Served], read: Sequence[Visit], bell: Bell, until_s: float | None
+    ) -> bool:
+        """Give requests to the model that they were read for; say whether it answers the first.
+
+        Otherwise that stays with the run it had. Raises `TandemError` where it is not let in.
+        """
+        first, failed = served[0], served[0].run
+        visits = [handed_over(each, again) for each, again in zip(served, read, strict=True)]
+        for each, visit in zip(served, visits, strict=True):
+            await self.services.desk.hold(each.ticket, visit, self.services.directory.prices)
+        run = await self._submit(visits[0], bell, attempt=failed.attempt + 1 if failed else 0)
+        first.run = run
+        first.ticket.pass_on(visits[0], run.attempt + 1)
+        await _settled(run, until_s)
+        if isinstance(run.end, Failed) and not run.text_sent:
             count_run(self.dialect, run)
+            first.run = failed
+            if failed is not None:
+                failed.attempt = run.attempt
+            return False
+        if failed is not None:
+            count_run(self.dialect, failed)
+        for each, visit in zip(served, visits, strict=True):
+            each.visit = visit
+        for each in served[1:]:
+            each.ticket.pass_on(each.visit, 1)
+        return True
 
     async def relay(self, source: Source[T], encoder: Encoder[T]) -> None:
         """Stream events as the dialect's frames, to the last one.
@@ -182,10 +260,19 @@ async def rendered(answers: Iterable[Answer], render: Callable[[], bytes]) -> by
     return await asyncio.to_thread(render) if scored else render()
 
 
-def _abandon(waiting: Sequence[tuple[Visit, Ticket]]) -> None:
-    """Close the tickets of answers that were never queued."""
-    for _, ticket in waiting:
-        ticket.abandon()
+def _closing(served: Sequence[Served]) -> ExitStack:
+    """Return a block at whose end all of these are closed."""
+    stack = ExitStack()
+    for each in served:
+        stack.callback(each.close)
+    return stack
+
+
+async def _settled(run: Run, until_s: float | None) -> None:
+    """Wait until a run has begun to answer or has ended, but only up to this time of the loop."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(until_s):
+            await run.settled()
 
 
 async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -33,6 +33,16 @@ class Choices:
         self._others = others
         self._has_begun = False
 
+    @property
+    def model(self) -> str:
+        """The model that answers."""
+        return self._runs[0].request.model
+
+    @property
+    def shares_prompt(self) -> bool:
+        """Whether the prompt counts once, of all answers."""
+        return self._runs[0].request.shares_prompt
+
     async def next(self) -> list[Chosen]:
         """Return every event that has come since the last call, waiting for one or for `wake`.
 

@@ -46,6 +46,8 @@ def parse_context(
         images_without_vision=entry.images_without_vision,
         reasoning=entry.reasoning,
         server_tools=bool(entry.mcp_servers) and entry.tool_recursion_limit > 0,
+        # Each answer of an upstream is asked for with the whole prompt, and billed with it.
+        shares_prompt=entry.upstream is None,
     )
 
 

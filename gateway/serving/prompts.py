@@ -20,6 +20,7 @@ from inference.request import ImagePart, Lane
 
 T = TypeVar("T")
 _LARGE_BODY_BYTES = 256 * 1024
+_IGNORED_FIELDS = b"tandem-ignored-fields"
 
 
 class ModelsMixin(ApiConsumer):
@@ -55,8 +56,10 @@ class PromptConsumer(ModelsMixin):
         body, self.ignored = await self.aside(
             lambda: check(decode_object(self.request.body), unknown)
         )
+        # A body that is read again for a fallback may be read otherwise.
+        self.extra_headers = [each for each in self.extra_headers if each[0] != _IGNORED_FIELDS]
         if self.ignored:
-            self.extra_headers.append((b"tandem-ignored-fields", ignored_header(self.ignored)))
+            self.extra_headers.append((_IGNORED_FIELDS, ignored_header(self.ignored)))
         return body
 
     def context(self, entry: ModelEntry, lane: Lane = Lane.REALTIME) -> ParseContext:

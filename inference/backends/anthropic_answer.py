@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from inference.backends.answers import Blocks, CallPiece, FunctionPiece, OutputPiece
+from inference.backends.call_order import CallOrder
 from inference.backends.port import Tally
 from inference.backends.upstream_faults import garbled, unreachable
 from inference.backends.upstream_prompt import TokenEstimate, estimated_prompt_tokens
@@ -23,6 +24,7 @@ _REASONS = {
     "model_context_window_exceeded": FinishReason.LENGTH,
     "stop_sequence": FinishReason.STOP_SEQUENCE,
     "tool_use": FinishReason.TOOL_USE,
+    "refusal": FinishReason.REFUSAL,
 }
 
 
@@ -72,19 +74,22 @@ class _StreamEvent(msgspec.Struct):
 
 
 class MessageAnswer:
-    """Reads the events of one answer. `begun`: something was put out."""
+    """Reads the events of one answer. See `inference.backends.upstream` for what it has to do."""
 
     def __init__(self, request: GenerationRequest, tally: Tally) -> None:
         self.begun = False
         self._tally = tally
         self._estimate = TokenEstimate(tally)
-        self._estimated_prompt = estimated_prompt_tokens(request)
+        self._request = request
         self._blocks = Blocks(one_call=not request.tool_choice.parallel)
-        # The call that is open: its number, and its arguments where they came at its beginning.
-        self._call = -1
-        self._input = ""
+        self._order = CallOrder(self._blocks)
+        # The numbers of calls by the index of their block, and the arguments of those of which no
+        # piece has come: they were there at the beginning.
+        self._calls: dict[int | None, int] = {}
+        self._called = 0
+        self._inputs: dict[int, str] = {}
         self._usage = _Usage()
-        self._whole = False
+        self.whole = False
         self._stop_reason: str | None = None
         self._stop_sequence: str | None = None
 
@@ -92,6 +97,11 @@ class MessageAnswer:
     def full(self) -> bool:
         """Whether a call more than was wanted has begun."""
         return self._blocks.full
+
+    def sent(self) -> None:
+        """Count the prompt."""
+        if not self._tally.prompt_tokens:
+            self._tally.prompt_tokens = estimated_prompt_tokens(self._request)
 
     def read(self, data: object) -> Iterator[Event]:
         """Yield what follows from one event. Raises `UpstreamError` if it is none."""
@@ -103,28 +113,29 @@ class MessageAnswer:
             case _StreamEvent(type="message_start"):
                 yield from self._start(event.message or _Message())
             case _StreamEvent(type="content_block_start", content_block=_Block() as block):
-                yield from self._open(block)
+                yield from self._open(event.index, block)
             case _StreamEvent(type="content_block_delta", delta=_BlockDelta() as delta):
-                yield from self._piece(delta)
+                yield from self._piece(event.index, delta)
             case _StreamEvent(type="content_block_stop"):
-                yield from self._close()
+                yield from self._close(self._calls.get(event.index))
             case _StreamEvent(type="message_delta"):
                 self._finish(event)
             case _StreamEvent(type="message_stop"):
-                self._whole = True
+                self.whole = True
 
     def end(self) -> Iterator[Event]:
         """Yield the last events. Raises `UpstreamError` if the answer is not whole."""
         if not self.begun:
             raise garbled("it is empty")
-        if not (self._whole or self.full):
+        if not (self.whole or self.full):
             raise unreachable("it broke the answer off", passing=False)
-        yield from self._close()
+        for number in list(self._inputs):
+            yield from self._close(number)
+        yield from self._order.end()
         yield from self._blocks.end()
         details = self._usage.output_tokens_details or _OutputDetails()
         usage = msgspec.structs.replace(
             self._tally.usage,
-            cache_written_tokens=max(0, self._usage.cache_creation_input_tokens or 0),
             thinking_tokens=_within(details.thinking_tokens, self._tally.output_tokens),
         )
         yield Finished(reason=self._reason(), usage=usage, stop_sequence=self._stop_sequence)
@@ -137,45 +148,43 @@ class MessageAnswer:
     def _start(self, message: _Message) -> Iterator[Event]:
         self.begun = True
         self._note(message.usage or _Usage())
-        self._tally.prompt_tokens = self._tally.prompt_tokens or self._estimated_prompt
         yield Started(prompt_tokens=self._tally.prompt_tokens)
 
-    def _open(self, block: _Block) -> Iterator[Delta]:
-        self._input = ""
+    def _open(self, index: int | None, block: _Block) -> Iterator[Delta]:
         if block.type == "tool_use":
-            self._call += 1
-            if block.input:
-                self._input = msgspec.json.encode(block.input).decode()
+            number = self._calls[index] = self._called
+            self._called += 1
+            self._inputs[number] = msgspec.json.encode(block.input or {}).decode()
             self._estimate.add(block.name or "")
-            yield from self._add_call(block.name, None)
+            yield from self._add_call(number, block.name, None)
         else:
             yield from self._add(block.thinking, block.text)
 
-    def _piece(self, delta: _BlockDelta) -> Iterator[Delta]:
+    def _piece(self, index: int | None, delta: _BlockDelta) -> Iterator[Delta]:
         if delta.partial_json:
-            self._input = ""
+            number = self._calls.get(index, self._called - 1)
+            self._inputs.pop(number, None)
             self._estimate.add(delta.partial_json)
-            yield from self._add_call(None, delta.partial_json)
+            yield from self._add_call(number, None, delta.partial_json)
         else:
             yield from self._add(delta.thinking, delta.text)
 
-    def _close(self) -> Iterator[Delta]:
-        written, self._input = self._input, ""
-        if written:
+    def _close(self, number: int | None) -> Iterator[Delta]:
+        if number is not None and (written := self._inputs.pop(number, "")):
             self._estimate.add(written)
-            yield from self._add_call(None, written)
+            yield from self._add_call(number, None, written)
 
     def _add(self, thought: str | None, text: str | None) -> Iterator[Delta]:
         self._estimate.add(thought or "")
         self._estimate.add(text or "")
         return self._blocks.add(OutputPiece(reasoning=thought, content=text))
 
-    def _add_call(self, name: str | None, arguments: str | None) -> Iterator[Delta]:
-        return self._blocks.add_call(CallPiece(self._call, FunctionPiece(name, arguments)))
+    def _add_call(self, number: int, name: str | None, arguments: str | None) -> Iterator[Delta]:
+        return self._order.add(CallPiece(number, FunctionPiece(name, arguments)))
 
     def _finish(self, event: _StreamEvent) -> None:
         delta = event.delta or _BlockDelta()
-        self._whole = self._whole or delta.stop_reason is not None
+        self.whole = self.whole or delta.stop_reason is not None
         self._stop_reason = delta.stop_reason or self._stop_reason
         self._stop_sequence = delta.stop_sequence or self._stop_sequence
         if event.usage is not None:
@@ -199,6 +208,7 @@ class MessageAnswer:
         if prompt := max(0, known.input_tokens or 0) + cached + written:
             self._tally.prompt_tokens = prompt
             self._tally.cached_tokens = cached
+            self._tally.cache_written_tokens = written
 
 
 def _within(count: int | None, whole: int) -> int:

@@ -7,19 +7,20 @@ model's name.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import httpx2
 import msgspec
 
 from inference.backends.port import Tally
-from inference.backends.raw_answers import StreamedAnswer, WholeAnswer
+from inference.backends.raw_answers import StreamedAnswer, WholeAnswer, about_tokens
 from inference.backends.raw_edits import Edits, edited
-from inference.backends.upstream_client import connection_options
-from inference.backends.upstream_faults import answered, fault, garbled, silent, unreachable
+from inference.backends.upstream_client import connection_options, explained_transport
+from inference.backends.upstream_faults import answered, fault
 from inference.backends.upstream_health import UpstreamError
+from inference.backends.upstream_limits import is_stream
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode
 from inference.events import RawAnswer
@@ -46,8 +47,6 @@ _ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-# Anything shorter would be found in text that has nothing to do with it.
-_HIDDEN_FROM_LENGTH = 6
 
 
 class RawCall(NamedTuple):
@@ -86,9 +85,10 @@ class RawMessages:
 
     def answer(self, raw: RawRequest, tally: Tally) -> WholeAnswer | StreamedAnswer:
         """Return a reader of the answer."""
+        about = about_tokens(raw.body)
         if _streams(raw):
-            return StreamedAnswer(self._model, tally)
-        return WholeAnswer(self._model, tally, counting=_counts(raw))
+            return StreamedAnswer(self._model, tally, about)
+        return WholeAnswer(self._model, tally, about, counting=_counts(raw))
 
     @asynccontextmanager
     async def stream(self, call: RawCall) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -97,13 +97,13 @@ class RawMessages:
         Raises `UpstreamError`, with the upstream's own words where it has said any.
         """
         url = self._upstream.base_url.rstrip("/") + call.path
-        with _explained(self._upstream):
+        with explained_transport(self._upstream, streams=call.stream):
             async with self._client.stream(
                 "POST", url, content=call.body, headers=call.headers
             ) as response:
                 if response.status_code != httpx2.codes.OK:
                     raise self._refusal(response, await response.aread())
-                if call.stream != _is_stream(response):
+                if call.stream != is_stream(response):
                     raise _unlike(response)
                 yield response.aiter_bytes() if call.stream else _whole(response)
 
@@ -116,8 +116,6 @@ class RawMessages:
         carried = raw.headers if _VERSION[0] in names else (*raw.headers, _VERSION)
         ours = {
             "accept": _EVENT_STREAM if _streams(raw) else "application/json",
-            # Compressed, frames would wait for each other.
-            "accept-encoding": "identity",
             "content-type": "application/json",
         }
         if self._key:
@@ -136,7 +134,7 @@ class RawMessages:
         if status >= httpx2.codes.BAD_REQUEST:
             told = body if said is not None else _told(status, error.message)
             error.answer = RawAnswer(
-                body=self._without_key(told),
+                body=told,
                 status=status,
                 headers=tuple(
                     (ours, response.headers[theirs])
@@ -145,11 +143,6 @@ class RawMessages:
                 ),
             )
         return error
-
-    def _without_key(self, body: bytes) -> bytes:
-        """Return what an upstream said without the key, should it repeat that."""
-        hides = len(self._key) >= _HIDDEN_FROM_LENGTH
-        return body.replace(self._key.encode(), b"[secret]") if hides else body
 
 
 async def _whole(response: httpx2.Response) -> AsyncIterator[bytes]:
@@ -162,11 +155,6 @@ def _counts(raw: RawRequest) -> bool:
 
 def _streams(raw: RawRequest) -> bool:
     return raw.stream and not _counts(raw)
-
-
-def _is_stream(response: httpx2.Response) -> bool:
-    kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower() == _EVENT_STREAM
 
 
 def _unlike(response: httpx2.Response) -> UpstreamError:
@@ -195,18 +183,3 @@ def _told(status: int, message: str) -> bytes:
     """Put into the API's form what something between here and the upstream has answered."""
     error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": message}
     return msgspec.json.encode({"type": "error", "error": error})
-
-
-@contextmanager
-def _explained(upstream: UpstreamEntry) -> Iterator[None]:
-    """Turn whatever goes wrong on the way into an `UpstreamError`."""
-    try:
-        yield
-    except (httpx2.ConnectTimeout, httpx2.PoolTimeout):
-        raise unreachable(f"no connection in {upstream.connect_timeout_s:g} s") from None
-    except httpx2.TimeoutException:
-        raise silent(upstream.read_timeout_s) from None
-    except httpx2.TransportError as error:
-        raise unreachable(str(error) or type(error).__name__) from None
-    except httpx2.DecodingError as error:
-        raise garbled(str(error)) from None

@@ -55,6 +55,8 @@ class AnthropicProvider:
                 **connection_options(upstream, entry.capacity)
             ),
         )
+        # It takes these from the environment, which may mean another provider.
+        self._client._custom_headers = {}
         self._raw = RawMessages(entry, upstream, options, key)
 
     def fields(self, request: GenerationRequest) -> dict[str, Any] | RawCall:

@@ -7,15 +7,17 @@ place than OpenAI has it is read as far as it can be understood, and what is not
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from inference.backends.answers import Blocks, CallPiece, FunctionPiece, OutputPiece
+from inference.backends.call_order import CallOrder
 from inference.backends.port import Tally
 from inference.backends.stops import StopFilter
 from inference.backends.upstream_faults import garbled, unreachable
 from inference.backends.upstream_prompt import TokenEstimate, estimated_prompt_tokens
+from inference.backends.whole_text import mended
 from inference.events import (
     Delta,
     Event,
@@ -29,6 +31,8 @@ from inference.events import (
 from inference.request import GenerationRequest
 
 _LENGTH = ("length", "max_tokens", "model_length")
+
+_Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
 class _Function(msgspec.Struct):
@@ -53,7 +57,7 @@ class _Delta(msgspec.Struct):
 class _Token(msgspec.Struct):
     token: str
     logprob: float
-    bytes: list[int] | None = None
+    bytes: list[_Byte] | None = None
     top_logprobs: list[_Token] | None = None
 
 
@@ -92,7 +96,7 @@ class _Chunk(msgspec.Struct):
 class ChatAnswer:
     """Reads the chunks of one answer.
 
-    `begun`: something was put out. `full`: no more of it is wanted.
+    See `inference.backends.upstream` for what it has to do.
     """
 
     def __init__(self, request: GenerationRequest, tally: Tally) -> None:
@@ -102,6 +106,7 @@ class ChatAnswer:
         self._estimate = TokenEstimate(tally)
         self._stops = StopFilter(request.sampling.stop)
         self._blocks = Blocks(one_call=not request.tool_choice.parallel)
+        self._order = CallOrder(self._blocks)
         self._calls = _CallNumbers()
         self._scores: list[TokenLogprob] = []
         self._finish: str | None = None
@@ -114,6 +119,16 @@ class ChatAnswer:
     def full(self) -> bool:
         """Whether a stop text was found, or a call more than was wanted has begun."""
         return self._stops.matched is not None or self._blocks.full
+
+    @property
+    def whole(self) -> bool:
+        """Whether the upstream has said why it ended, or what it used."""
+        return self._finish is not None or self._has_ended
+
+    def sent(self) -> None:
+        """Count the prompt."""
+        if not self._tally.prompt_tokens:
+            self._tally.prompt_tokens = estimated_prompt_tokens(self._request)
 
     def read(self, data: object) -> Iterator[Event]:
         """Yield the events of one chunk. Raises `UpstreamError` if it is none."""
@@ -128,8 +143,6 @@ class ChatAnswer:
             self._has_ended = self._has_ended or (self.begun and not choices)
         if not self.begun and choices:
             self.begun = True
-            if not self._tally.prompt_tokens:
-                self._tally.prompt_tokens = estimated_prompt_tokens(self._request)
             yield Started(prompt_tokens=self._tally.prompt_tokens)
         for choice in choices:
             if not choice.index and not self.full:
@@ -139,10 +152,11 @@ class ChatAnswer:
         """Yield the last events. Raises `UpstreamError` if the answer is not whole."""
         if not self.begun:
             raise garbled("it is empty")
-        if self._finish is None and not (self._has_ended or self.full):
+        if not (self.whole or self.full):
             raise unreachable("it broke the answer off", passing=False)
         if held := self._stops.flush():
             yield from self._scored(self._blocks.add_text(held))
+        yield from self._scored(self._order.end())
         yield from self._scored(self._blocks.end())
         usage = msgspec.structs.replace(self._tally.usage, thinking_tokens=self._thinking_tokens)
         yield Finished(reason=self._reason(), usage=usage, stop_sequence=self._matched())
@@ -155,6 +169,8 @@ class ChatAnswer:
             return FinishReason.STOP_SEQUENCE
         if self._finish in _LENGTH:
             return FinishReason.LENGTH
+        if self._finish == "content_filter":
+            return FinishReason.REFUSAL
         # Some say `stop` after calls too.
         return FinishReason.TOOL_USE if self._blocks.called else FinishReason.END
 
@@ -177,7 +193,9 @@ class ChatAnswer:
         shown = self._stops.push(text)
         if calls:
             shown += self._stops.flush()
-        yield from self._blocks.add(OutputPiece(thought, shown, calls))
+        yield from self._blocks.add(OutputPiece(thought, shown))
+        for call in calls:
+            yield from self._order.add(call)
 
     def _parsed(self, call: _ToolCall) -> CallPiece:
         function = call.function or _Function()
@@ -215,21 +233,28 @@ class ChatAnswer:
 
 
 class _CallNumbers:
-    """Tells calls apart: by index, or by id where all have the same index or none."""
+    """Tells calls apart: by id, or by index where pieces have none or ever new ones.
+
+    A name begins a call, unless it comes again.
+    """
 
     def __init__(self) -> None:
         self._number = -1
-        self._index: int | None = None
-        self._id: str | None = None
+        self._by_id: dict[str, int] = {}
+        self._by_index: dict[int, int] = {}
 
     def number(self, index: int | None, call_id: str | None, name: str | None) -> int:
         """Return which call a piece belongs to, counted from 0."""
-        is_other_id = bool(call_id and self._id and call_id != self._id)
-        is_other_index = index is not None and index != self._index
-        if self._number < 0 or (name and (is_other_id or is_other_index)):
-            self._number += 1
-            self._index, self._id = index, call_id
-        return self._number
+        known = self._by_id.get(call_id or "")
+        if known is None and not (call_id and name):
+            known = None if index is None else self._by_index.get(index)
+        if known is None and (name or self._number < 0):
+            known = self._number = self._number + 1
+            if call_id:
+                self._by_id[call_id] = known
+            if index is not None:
+                self._by_index[index] = known
+        return self._number if known is None else known
 
 
 def _texts(delta: _Delta) -> tuple[str, str]:
@@ -257,8 +282,9 @@ def _scored_token(token: _Token) -> TokenLogprob:
 
 
 def _likely(token: _Token) -> Likely:
-    data = token.token.encode() if token.bytes is None else bytes(token.bytes)
-    return Likely(token.token, token.logprob, data)
+    text = mended(token.token)
+    data = text.encode() if token.bytes is None else bytes(token.bytes)
+    return Likely(text, token.logprob, data)
 
 
 def _within(count: int | None, whole: int) -> int:

@@ -49,6 +49,9 @@ class OpenAIProvider:
                 **connection_options(upstream, entry.capacity)
             ),
         )
+        # It takes these from the environment, which may mean another provider.
+        self._client.organization = self._client.project = None
+        self._client._custom_headers = {}
 
     def fields(self, request: GenerationRequest) -> dict[str, Any]:
         """Return the body of a chat completion."""

@@ -35,11 +35,12 @@ class Tally:
     `output_tokens` counts what the engine has put out, whether or not it was said yet.
     """
 
-    __slots__ = ("cached_tokens", "output_tokens", "prompt_tokens")
+    __slots__ = ("cache_written_tokens", "cached_tokens", "output_tokens", "prompt_tokens")
 
     def __init__(self) -> None:
         self.prompt_tokens = 0
         self.cached_tokens = 0
+        self.cache_written_tokens = 0
         self.output_tokens = 0
 
     @property
@@ -48,6 +49,7 @@ class Tally:
         return Usage(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
+            cache_written_tokens=self.cache_written_tokens,
             output_tokens=self.output_tokens,
         )
 

@@ -6,6 +6,7 @@ trail are made of is read: what cannot be read does not count, and is passed on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, TypeVar
 
@@ -16,6 +17,7 @@ from inference.backends.port import Tally
 from inference.backends.raw_edits import renamed
 from inference.backends.sse_frames import FrameSplitter, data_of, with_data
 from inference.backends.upstream_faults import Answered, fault, garbled, unreachable
+from inference.backends.upstream_health import UpstreamError
 from inference.events import Event, Finished, FinishReason, RawAnswer, RawFrame, Started, Usage
 
 _REASONS = {
@@ -25,9 +27,12 @@ _REASONS = {
     "stop_sequence": FinishReason.STOP_SEQUENCE,
     "tool_use": FinishReason.TOOL_USE,
     "pause_turn": FinishReason.PAUSE,
+    "refusal": FinishReason.REFUSAL,
 }
-# Until an answer's end nobody says how many tokens it has; four characters are about one.
+# Until an upstream says how many tokens there are, and if it never does: so many are about one.
 _CHARS_PER_TOKEN = 4
+# Files are no text; what they come to only the upstream knows.
+_FILE = re.compile(rb'"data"\s*:\s*"[^"]*"')
 
 _Count = Annotated[int, msgspec.Meta(ge=0)] | None
 T = TypeVar("T")
@@ -52,13 +57,16 @@ class _Usage(msgspec.Struct):
             if (value := getattr(later, name)) is not None:
                 setattr(self, name, value)
 
-    def read(self) -> Usage:
-        """Return the canonical counts: the API's three of the prompt never overlap."""
+    def read(self, prompt_tokens: int = 0) -> Usage:
+        """Return the canonical counts: the API's three of the prompt never overlap.
+
+        `prompt_tokens` is what the prompt is taken to have where nothing is said of it.
+        """
         cached = self.cache_read_input_tokens or 0
         written = self.cache_creation_input_tokens or 0
         details = self.output_tokens_details
         return Usage(
-            prompt_tokens=(self.input_tokens or 0) + cached + written,
+            prompt_tokens=(self.input_tokens or 0) + cached + written or prompt_tokens,
             cached_tokens=cached,
             cache_written_tokens=written,
             output_tokens=self.output_tokens or 0,
@@ -111,6 +119,12 @@ class _Error(msgspec.Struct):
     error: _Fault
 
 
+def about_tokens(body: bytes) -> int:
+    """Return about how many tokens the prompt of a request has, without its files."""
+    files = sum(len(found[0]) for found in _FILE.finditer(body))
+    return (len(body) - files) // _CHARS_PER_TOKEN
+
+
 def _decoded(data: bytes, kind: type[T]) -> T | None:
     """Return what the data says, or None if it is something else."""
     try:
@@ -119,12 +133,21 @@ def _decoded(data: bytes, kind: type[T]) -> T | None:
         return None
 
 
-def _read_message(body: bytes) -> Finished | None:
-    """Return how a whole answer ended, and what it used; None if it is no message."""
-    if _decoded(body, _Kind) is None:
+def _read_message(body: bytes, prompt_tokens: int) -> Finished | None:
+    """Return how a whole answer ended, and what it used; None if it is no message.
+
+    Raises `UpstreamError` for an error, which some answer with whatever their status says.
+    """
+    kind = _decoded(body, _Kind)
+    if kind is None:
         return None
+    if kind.type == "error":
+        raise _fault_of(_decoded(body, _Error))
     message = _decoded(body, _Message) or _Message()
-    return _finished(message, message.usage or _Usage())
+    usage = message.usage or _Usage()
+    if usage.output_tokens is None:
+        usage.output_tokens = len(body) // _CHARS_PER_TOKEN
+    return _finished(message, usage.read(prompt_tokens))
 
 
 def _read_count(body: bytes) -> Finished | None:
@@ -132,33 +155,51 @@ def _read_count(body: bytes) -> Finished | None:
     counted = _decoded(body, _Usage)
     if counted is None or counted.input_tokens is None:
         return None
-    return _finished(_Said(), counted)
+    return _finished(_Said(), counted.read())
 
 
-def _finished(said: _Said, usage: _Usage) -> Finished:
+def _finished(said: _Said, usage: Usage) -> Finished:
     reason = _REASONS.get(said.stop_reason or "", FinishReason.END)
-    return Finished(reason=reason, usage=usage.read(), stop_sequence=said.stop_sequence)
+    return Finished(reason=reason, usage=usage, stop_sequence=said.stop_sequence)
+
+
+def _fault_of(error: _Error | None) -> UpstreamError:
+    said = error.error if error else _Fault()
+    return fault(Answered(status=200, kinds=(said.type,), message=said.message))
 
 
 class WholeAnswer:
     """An answer that comes in one piece, of a message or of a count.
 
-    `tally` is made right; see `inference.backends.upstream` for the rest.
+    `tally` is made right; `prompt_tokens` is about how many the prompt has. See
+    `inference.backends.upstream` for the rest.
     """
 
     full = False
 
-    def __init__(self, model: str, tally: Tally, *, counting: bool) -> None:
+    def __init__(self, model: str, tally: Tally, prompt_tokens: int = 0, *, counting: bool) -> None:
         self.begun = False
         self._model = model
         self._tally = tally
+        self._prompt_tokens = prompt_tokens
         self._counting = counting
         self._finished: Finished | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has come."""
+        return self._finished is not None
+
+    def sent(self) -> None:
+        """Count the prompt; a count costs nothing."""
+        if not self._counting:
+            self._tally.prompt_tokens = self._prompt_tokens
 
     def read(self, data: object) -> Iterator[Event]:
         """Yield the answer. Raises `UpstreamError` if it is none."""
         assert isinstance(data, bytes)
-        finished = _read_count(data) if self._counting else _read_message(data)
+        about = self._prompt_tokens
+        finished = _read_count(data) if self._counting else _read_message(data, about)
         if finished is None:
             raise garbled("it is not what the API answers with")
         self._finished = finished
@@ -177,23 +218,33 @@ class WholeAnswer:
 class StreamedAnswer:
     """An answer on its way through. `model` is the name that callers know.
 
-    `tally` is kept right, as far as the upstream tells; see `inference.backends.upstream` for the
-    rest.
+    `tally` is kept right, as far as the upstream tells; `prompt_tokens` is about how many the
+    prompt has. See `inference.backends.upstream` for the rest.
     """
 
     full = False
 
-    def __init__(self, model: str, tally: Tally) -> None:
+    def __init__(self, model: str, tally: Tally, prompt_tokens: int = 0) -> None:
         self.begun = False
         self._model = model
         self._tally = tally
+        self._prompt_tokens = prompt_tokens
         self._splitter = FrameSplitter()
         self._usage = _Usage()
         self._said = _Said()
         self._characters = 0
         self._started = False
         self._ended = False
-        self._fault: _Fault | None = None
+        self._fault: UpstreamError | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether its last frame has come."""
+        return self._ended and self._fault is None
+
+    def sent(self) -> None:
+        """Count the prompt."""
+        self._tally.prompt_tokens = self._prompt_tokens
 
     def read(self, data: object) -> Iterator[Event]:
         """Yield what the next piece of the stream makes whole.
@@ -209,14 +260,13 @@ class StreamedAnswer:
             self.begun = True
             yield RawFrame(b"".join(frames), last=self._ended)
         if self._fault is not None:
-            said = self._fault
-            raise fault(Answered(status=200, kinds=(said.type,), message=said.message))
+            raise self._fault
 
     def end(self) -> Iterator[Event]:
         """Yield how the answer ended. Raises `UpstreamError` if it did not."""
         if not self._ended:
             raise unreachable("it broke off its answer")
-        yield _finished(self._said, self._usage)
+        yield _finished(self._said, self._usage.read(self._prompt_tokens))
 
     def _read(self, frame: bytes) -> bytes:
         """Take note of a frame, and return it as it is to be passed on."""
@@ -233,8 +283,7 @@ class StreamedAnswer:
                 self._ended = True
             case "error":
                 self._ended = True
-                error = _decoded(data, _Error)
-                self._fault = error.error if error else _Fault()
+                self._fault = _fault_of(_decoded(data, _Error))
         return frame
 
     def _start(self, frame: bytes, data: bytes) -> bytes:
@@ -265,10 +314,11 @@ class StreamedAnswer:
     def _count(self, usage: _Usage | None) -> None:
         if usage is not None:
             self._usage.update(usage)
-            _note(self._tally, self._usage.read())
+            _note(self._tally, self._usage.read(self._prompt_tokens))
 
 
 def _note(tally: Tally, usage: Usage) -> None:
     tally.prompt_tokens = usage.prompt_tokens
     tally.cached_tokens = usage.cached_tokens
+    tally.cache_written_tokens = usage.cache_written_tokens
     tally.output_tokens = usage.output_tokens

@@ -22,9 +22,12 @@ from inference.backends.upstream_health import (
     is_patient,
     pause_s,
 )
+from inference.backends.upstream_secrets import redacted, redactor_of, told
+from inference.backends.whole_text import TextMender
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed
+from inference.redaction import Redactor
 from inference.request import GenerationRequest
 from inference.secret_references import Secrets
 from inference.upstreams import (
@@ -38,17 +41,27 @@ from inference.upstreams import (
 
 logger = logging.getLogger(__name__)
 
+# What an upstream may take to end a stream in which it has said all.
+_LAST_WORDS_S = 5.0
+_OVER = object()
 _REQUEST_FAULTS = (ErrorCode.INVALID_REQUEST, ErrorCode.PROMPT_TOO_LONG, ErrorCode.TOO_LARGE)
 
 
 class UpstreamAnswer(Protocol):
-    """Reads one answer."""
+    """Reads one answer. `begun`: something was put out."""
 
     begun: bool
 
     @property
     def full(self) -> bool:
         """Whether no more of it is wanted."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all been said: what goes wrong behind its end concerns nobody."""
+
+    def sent(self) -> None:
+        """Count the prompt, which is on its way, until the upstream says how long it is."""
 
     def read(self, data: object) -> Iterator[Event]:
         """Yield the events of one piece of the stream, decoded. Raises `UpstreamError`."""
@@ -122,27 +135,46 @@ class UpstreamBackend:
         self, request: GenerationRequest, tally: Tally | None = None
     ) -> AsyncGenerator[Event]:
         """Run one request, as the port says."""
+        redactor = redactor_of(request, self._secrets)
+        mender = TextMender()
         self._running += 1
         try:
-            async with aclosing(self._run(request, tally or Tally())) as events:
+            async with aclosing(self._run(request, tally or Tally(), redactor)) as events:
                 async for event in events:
                     self._events += 1
-                    yield event
+                    if (whole := mender.feed(event)) is not None:
+                        yield redacted(whole, redactor)
         except TandemError as error:
             said = error.answer if isinstance(error, UpstreamError) else None
-            message = self._secrets.hide(error.message)
-            yield Failed(code=error.code, message=message, answer=said)
+            yield redacted(Failed(code=error.code, message=error.message, answer=said), redactor)
         finally:
             self._running -= 1
+
+    async def try_once(self, request: GenerationRequest) -> None:
+        """Wait until one request begins to be answered, for the operator.
+
+        Raises `TandemError`, with what the upstream says of the account as well.
+        """
+        provider = self._ready()
+        answer = provider.answer(request, Tally())
+        try:
+            fields = provider.fields(request)
+            async with aclosing(self._ask(provider, fields, answer, patient=False)) as events:
+                async for _ in events:
+                    if answer.begun:
+                        return
+        except UpstreamError as error:
+            message = f"{error.message}: {error.kept_back}" if error.kept_back else error.message
+            redactor = redactor_of(request, self._secrets)
+            raise TandemError(error.code, told(message, redactor)) from None
 
     async def count(self, request: GenerationRequest) -> int:
         """Count the prompt's tokens, as the port says, if the upstream can."""
         try:
             return await self._ready().count(request)
         except TandemError as error:
-            raise TandemError(
-                error.code, self._secrets.hide(error.message), param=error.param
-            ) from None
+            message = told(error.message, redactor_of(request, self._secrets))
+            raise TandemError(error.code, message, param=error.param) from None
 
     def stats(self) -> BackendStats:
         """Requests that run there. Progress is always made: a silent upstream times out instead,
@@ -168,12 +200,14 @@ class UpstreamBackend:
             raise TandemError(ErrorCode.ENGINE_FAILED, "the engine is not running")
         return self._provider
 
-    def _log(self, error: UpstreamError) -> None:
+    def _log(self, error: UpstreamError, redactor: Redactor) -> None:
         """Tell the operator what is no fault of the request's; that may quote the prompt."""
         if error.code not in _REQUEST_FAULTS and not isinstance(error, CircuitOpenError):
-            logger.warning("%s: %s", self._entry.id, self._secrets.hide(error.message))
+            logger.warning("%s: %s", self._entry.id, told(error.message, redactor))
 
-    async def _run(self, request: GenerationRequest, tally: Tally) -> AsyncGenerator[Event]:
+    async def _run(
+        self, request: GenerationRequest, tally: Tally, redactor: Redactor
+    ) -> AsyncGenerator[Event]:
         """Try until an answer has begun, then never again. Raises `TandemError`."""
         provider = self._ready()
         fields = provider.fields(request)
@@ -186,7 +220,7 @@ class UpstreamBackend:
                         yield event
                 return
             except UpstreamError as error:
-                self._log(error)
+                self._log(error, redactor)
                 wait_s = pause_s(error, tries=tries, retries=self._retries, patient=patient)
                 if answer.begun or wait_s is None or time.time() + wait_s > request.deadline_s:
                     raise
@@ -198,12 +232,26 @@ class UpstreamBackend:
         """Try once. Raises `UpstreamError`."""
         with self._breaker.passing() as passage:
             await self._limiter.take(patient=patient)
-            async with provider.stream(fields) as pieces:
-                async for piece in pieces:
-                    passage.answered()
-                    for event in answer.read(piece):
-                        yield event
-                    if answer.full:
-                        break
-                for event in answer.end():
-                    yield event
+            answer.sent()
+            try:
+                async with provider.stream(fields) as pieces:
+                    while (piece := await _next(pieces, answer)) is not _OVER:
+                        passage.answered()
+                        for event in answer.read(piece):
+                            yield event
+                        if answer.full:
+                            break
+            except UpstreamError:
+                if not answer.whole:
+                    raise
+            for event in answer.end():
+                yield event
+
+
+async def _next(pieces: AsyncIterator[object], answer: UpstreamAnswer) -> object:
+    """Return the next piece. A stream that goes on and says nothing is over once all is said."""
+    try:
+        async with asyncio.timeout(_LAST_WORDS_S if answer.whole else None):
+            return await anext(pieces, _OVER)
+    except TimeoutError:
+        return _OVER

@@ -18,6 +18,8 @@ from inference.backends.upstream_faults import (
     silent,
     unreachable,
 )
+from inference.backends.upstream_limits import limit
+from inference.connections import reason_of
 from inference.upstreams import UpstreamEntry
 
 KEYLESS = "none"
@@ -53,6 +55,9 @@ def connection_options(upstream: UpstreamEntry, capacity: int) -> dict[str, Any]
         ),
         # A cookie for one caller's request must not go with another's.
         "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        # Compressed, the events of a stream would wait for each other.
+        "headers": {"accept-encoding": "identity"},
+        "event_hooks": {"response": [limit]},
     }
 
 
@@ -66,13 +71,36 @@ def explained(errors: ClientErrors, upstream: UpstreamEntry) -> Iterator[None]:
             raise unreachable(f"no connection in {upstream.connect_timeout_s:g} s") from None
         raise silent(upstream.read_timeout_s) from None
     except (errors.connection, httpx2.TransportError) as error:
-        raise unreachable(str(error.__cause__ or error) or type(error).__name__) from None
+        raise unreachable(reason_of(error.__cause__ or error)) from None
     except errors.status as error:
         raise fault(_answered(error)) from None
     except errors.other as error:
         # In a stream that had begun.
         raise fault(answered(200, getattr(error, "body", None), {})) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (
+        httpx2.DecodingError,
+        json.JSONDecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as error:
+        raise garbled(str(error)) from None
+
+
+@contextmanager
+def explained_transport(upstream: UpstreamEntry, *, streams: bool = True) -> Iterator[None]:
+    """Do the same without an official client: for what goes wrong on the way.
+
+    Unless it `streams`, an answer is not there before it is whole.
+    """
+    try:
+        yield
+    except (httpx2.ConnectTimeout, httpx2.PoolTimeout):
+        raise unreachable(f"no connection in {upstream.connect_timeout_s:g} s") from None
+    except httpx2.TimeoutException:
+        raise silent(upstream.read_timeout_s, down=streams) from None
+    except httpx2.TransportError as error:
+        raise unreachable(reason_of(error)) from None
+    except httpx2.DecodingError as error:
         raise garbled(str(error)) from None
 
 

@@ -36,7 +36,9 @@ _PROMPT = re.compile(
     r"(\d+) (?:tokens )?in the messages|resulted in (\d+) tokens"
     r"|(?:prompt contains|passed)(?: at least)? (\d+) input tokens"
 )
-_MAX_MESSAGE_CHARS = 1000
+# Only so much of a message is looked through: patterns take long with long ones. What is told of it
+# is cut where secrets are taken out, since half of one would not be found.
+_READ_CHARS = 1000
 
 
 class Answered(NamedTuple):
@@ -65,7 +67,7 @@ def answered(status: int, body: object, headers: Any) -> Answered:
     return Answered(
         status=status,
         kinds=kinds,
-        message=message[:_MAX_MESSAGE_CHARS],
+        message=message,
         request_id=headers.get("x-request-id") or headers.get("request-id"),
         retry_after_s=_seconds(headers.get("retry-after")),
     )
@@ -78,7 +80,9 @@ def fault(error: Answered) -> UpstreamError:
     match status:
         case _ if status in _ACCOUNT:
             text = f"the upstream refuses this service's account ({_named(error, status)})"
-            return UpstreamError(ErrorCode.UNAVAILABLE, text)
+            refusal = UpstreamError(ErrorCode.UNAVAILABLE, text)
+            refusal.kept_back = error.message
+            return refusal
         case 404:
             return UpstreamError(ErrorCode.UNAVAILABLE, told)
         case 413:
@@ -117,10 +121,11 @@ def unreachable(reason: str, *, passing: bool = True) -> UpstreamError:
     )
 
 
-def silent(after_s: float) -> UpstreamError:
-    """Return the error of an upstream that said nothing for so long."""
+def silent(after_s: float, *, down: bool = True) -> UpstreamError:
+    """Return the error of an upstream that said nothing for so long; not `down`, where it says
+    nothing before its answer is whole."""
     text = f"the upstream was silent for {after_s:g} s"
-    return UpstreamError(ErrorCode.TIMEOUT, text, down=True)
+    return UpstreamError(ErrorCode.TIMEOUT, text, down=down)
 
 
 def garbled(reason: str) -> UpstreamError:
@@ -153,12 +158,13 @@ def _named(error: Answered, status: int) -> str:
 def _invalid(error: Answered) -> UpstreamError:
     """Return the error of a bad request: word for word, since clients look for some of them."""
     message = error.message or "the upstream refused the request and did not say why"
-    if _TOO_LONG.search(message):
+    read = message[:_READ_CHARS]
+    if _TOO_LONG.search(read):
         return UpstreamError(ErrorCode.PROMPT_TOO_LONG, message)
-    context = _CONTEXT.search(message)
+    context = _CONTEXT.search(read)
     if context is None and "context_length_exceeded" not in error.kinds:
         return UpstreamError(ErrorCode.INVALID_REQUEST, message)
-    prompt = _PROMPT.search(message)
+    prompt = _PROMPT.search(read)
     if context is None or prompt is None:
         return UpstreamError(ErrorCode.PROMPT_TOO_LONG, f"prompt is too long: {message}")
     limit = int(context[1])

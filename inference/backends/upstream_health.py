@@ -48,7 +48,8 @@ class UpstreamError(TandemError):
     """Why an upstream gave no answer.
 
     `passing`: the same request may fare better at once. `down`: it did not answer at all, or as
-    something broken does. `answer` is what it said, for a caller who is to have it as it is.
+    something broken does. `answer` is what it said, for a caller who is to have it as it is, and
+    `kept_back` what only the operator is told.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class UpstreamError(TandemError):
         self.passing = passing
         self.down = down
         self.answer: RawAnswer | None = None
+        self.kept_back = ""
 
 
 class CircuitOpenError(UpstreamError):
@@ -81,10 +83,7 @@ def pause_s(error: UpstreamError, *, tries: int, retries: int, patient: bool) ->
     `tries` have failed. How long the upstream asks to be left alone counts, unless that is longer
     than somebody at the other end wants to wait.
     """
-    if patient:
-        if error.code not in _WORTH_WAITING:
-            return None
-    elif not error.passing or tries > retries:
+    if not _is_worth_it(error, tries, retries, patient=patient):
         return None
     longest_s = _LONGEST_PATIENT_PAUSE_S if patient else _LONGEST_PAUSE_S
     asked_s = error.retry_after_s or 0.0
@@ -93,6 +92,15 @@ def pause_s(error: UpstreamError, *, tries: int, retries: int, patient: bool) ->
     # An upstream that is away for a day must not raise two to a power beyond all numbers.
     doubled_s = _FIRST_PAUSE_S * float(2 ** min(tries - 1, 16))
     return max(asked_s, min(doubled_s, longest_s) * random.uniform(0.75, 1))
+
+
+def _is_worth_it(error: UpstreamError, tries: int, retries: int, *, patient: bool) -> bool:
+    if not patient:
+        return error.passing and tries <= retries
+    if error.code is ErrorCode.TIMEOUT and not error.down:
+        # It takes longer than it may, and would again: each try costs what an answer does.
+        return tries <= retries
+    return error.code in _WORTH_WAITING
 
 
 class Passage:

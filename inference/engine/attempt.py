@@ -104,6 +104,7 @@ class Attempt:
         request = self.entry.request
         if request.owner is None or not self._confirmed:
             return None
+        usage = self._usage or self.tally.usage
         return Completed(
             request_id=request.id,
             attempt=self.entry.attempt,
@@ -119,5 +120,5 @@ class Attempt:
             ending=self._ending,
             detail=self._detail,
             message=self._message,
-            usage=(self._usage or self.tally.usage).of_choice(request.choice),
+            usage=usage if request.counts_prompt else usage.without_prompt(),
         )

@@ -134,7 +134,8 @@ class Drain:
         often, and of that the youngest.
 
         It goes back and runs again later. Returns False if nothing may be stopped: it was often
-        enough, its deadline is near, it runs alone, somebody has read of it, or it is through.
+        enough, its deadline is near, it runs alone, somebody has read of it, a tool was run for it,
+        or it is through.
         """
         running = [attempt for attempt in self._running.values() if _is_preemptible(attempt)]
         if not running:
@@ -299,8 +300,9 @@ def _is_preemptible(attempt: WorkAttempt) -> bool:
     often = item.preemptions >= _MAX_PREEMPTIONS
     is_late = item.urgent or item.request.deadline_s - time.time() < _LATE_S
     is_over = attempt.is_over or attempt.end is not None
-    # Another attempt would have to say the same words again to whoever follows it.
-    is_told = item.logged and attempt.has_said
+    # Another attempt would have to say the same words again to whoever follows it, and a tool would
+    # do again what it has done.
+    is_told = (item.logged and attempt.has_said) or attempt.has_called
     return not (often or is_late or item.alone or is_told or is_over)
 
 

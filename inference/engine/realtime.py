@@ -29,7 +29,9 @@ from inference.transport.streams import added_at_s
 logger = logging.getLogger(__name__)
 
 _BROKEN = Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
-# Counts that an upstream is asked for at the same time.
+# Counts are made one after another, but none waits for one that takes so long: that is made by
+# others, as at an upstream. So many may be.
+_COUNTED_AFTER_S = 1.0
 _COUNTED_ELSEWHERE = 8
 
 
@@ -189,18 +191,16 @@ class Realtime:
         self._outbox.put(entry.gateway_id, frame)
 
     async def _count_for_ever(self) -> None:
-        """Count prompts' tokens beside whatever is generated: one after another, but for those
-        that others count."""
+        """Count prompts' tokens beside whatever is generated."""
         elsewhere: set[asyncio.Task[None]] = set()
         try:
             while True:
                 if taken := await self._counts.take():
                     counting = asyncio.create_task(self._count(*taken))
                     counting.add_done_callback(partial(self._counted, taken[1]))
-                    if taken[1].request.raw is None:
-                        await asyncio.wait([counting])
-                        continue
                     elsewhere.add(counting)
+                    if taken[1].request.raw is None:
+                        await asyncio.wait([counting], timeout=_COUNTED_AFTER_S)
                     if len(elsewhere) >= _COUNTED_ELSEWHERE:
                         await asyncio.wait(elsewhere, return_when=asyncio.FIRST_COMPLETED)
                     elsewhere = {task for task in elsewhere if not task.done()}

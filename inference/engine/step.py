@@ -65,7 +65,8 @@ class EngineThread(threading.Thread):
 
         entries = await asyncio.to_thread(self._entries)
         pool = McpPool(self._options.mcp_hosts_allowed)
-        with_tools = partial(ToolLoop, pool)
+        make_credit = self._options.make_credit
+        with_tools = partial(ToolLoop, pool, credit=make_credit and make_credit())
         hosts = [self._host(entry, with_tools) for entry in entries]
         tune_collector()
         runs = [

@@ -10,7 +10,14 @@ from inference.engine.meters import Measured
 from inference.engine.splice import Splice, SpliceError
 from inference.engine.work import WorkItem, WorkResult
 from inference.errors import ErrorCode
-from inference.events import Event, Failed, Finished, Started
+from inference.events import (
+    Event,
+    Failed,
+    Finished,
+    ServerToolCall,
+    ServerToolResult,
+    Started,
+)
 from inference.fold import Parts
 from inference.request import URGENCY
 from inference.transport.log_writer import LogWriter
@@ -36,7 +43,7 @@ class WorkAttempt:
     """What has been done for one item. `task` runs it; `end` is its last event, once there is one.
 
     `log` is where its events go while it runs, if its item is logged; of the last one `end_log`
-    tells. Times are in seconds of Unix time.
+    tells. `has_called`: a tool was run for it. Times are in seconds of Unix time.
     """
 
     def __init__(self, item: WorkItem) -> None:
@@ -48,6 +55,7 @@ class WorkAttempt:
         self.end: Finished | Failed | None = None
         self.given_up = False
         self.preempted = False
+        self.has_called = False
         self._ending = Ending.FAILED
         self._splice = Splice(())
         self._parts = Parts()
@@ -80,6 +88,7 @@ class WorkAttempt:
         if self._first_token_at_s is None and not isinstance(event, Started | Finished | Failed):
             self._first_token_at_s = time.time()
             self._first_tokens = self.tally.output_tokens
+        self.has_called = self.has_called or isinstance(event, ServerToolCall | ServerToolResult)
         try:
             fresh = self._splice.feed(event) if self.log is not None else event
         except SpliceError:

@@ -12,7 +12,7 @@ from typing import TextIO
 import httpx2
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import Implementation
+from mcp.types import CallToolResult, Implementation
 
 from inference.engine.guardian import mark
 from inference.mcp.entry import McpServerEntry
@@ -39,7 +39,7 @@ async def stdio(entry: McpServerEntry, secrets: Mapping[str, str]) -> AsyncItera
     )
     with _nowhere() as nowhere:
         async with Client(stdio_client(parameters, errlog=nowhere), client_info=_TANDEM) as client:
-            yield client
+            yield unchecked(client)
 
 
 def _nowhere() -> TextIO:
@@ -63,7 +63,21 @@ async def http(
         ) as sender,
         Client(streamable_http_client(url, http_client=sender), client_info=_TANDEM) as client,
     ):
-        yield client
+        yield unchecked(client)
+
+
+def unchecked(client: Client) -> Client:
+    """Have a client not hold results against the schemas that its server names for them.
+
+    Only their text is used; and a pattern that takes for ever, in the schema of a stranger's
+    server, would stop everything that runs on this event loop.
+    """
+    client.session.validate_tool_result = _anything  # type: ignore[method-assign]
+    return client
+
+
+async def _anything(name: str, result: CallToolResult) -> None:
+    """Take a result as it is."""
 
 
 def open_entry(

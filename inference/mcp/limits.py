@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cache
 from ipaddress import ip_address
+from typing import NoReturn
 
 import httpx2
 
@@ -17,6 +18,8 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 # A host that answers on none of its first addresses is taken as down.
 _MAX_ADDRESSES_TRIED = 3
 _EVENT_STREAM = "text/event-stream"
+# The SDK says of all errors the same. These are the operator's, or the caller's, to put right.
+_REFUSALS = (401, 403)
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
 
@@ -42,16 +45,29 @@ class LimitedTransport(httpx2.AsyncBaseTransport):
         self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send the request. Reading the answer raises `httpx2.ReadError` where it is too large."""
+        """Send the request. Reading the answer raises `httpx2.ReadError` where it is too large.
+
+        Raises `httpx2.HTTPStatusError` where the server lets nobody in.
+        """
         response = await self._inner.handle_async_request(request)
         if not response.headers.get("content-type", "").startswith(_EVENT_STREAM):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _LimitedStream(response.stream)
+            if response.status_code in _REFUSALS:
+                await _refuse(request, response)
         return response
 
     async def aclose(self) -> None:
         """Close what is open."""
         await self._inner.aclose()
+
+
+async def _refuse(request: httpx2.Request, response: httpx2.Response) -> NoReturn:
+    """Raise what a server says that lets nobody in, and close its answer."""
+    said = (await response.aread()).decode("utf-8", "replace")
+    await response.aclose()
+    message = f"it answers {response.status_code} {response.reason_phrase}: {said}".rstrip(": ")
+    raise httpx2.HTTPStatusError(message, request=request, response=response)
 
 
 class _LimitedStream(httpx2.AsyncByteStream):

@@ -17,18 +17,19 @@ from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, FinishReason, ServerToolResult, Started
 from inference.mcp.calls import Calls, left_over
+from inference.mcp.credit import Credit
 from inference.mcp.history import has_server_calls, unanswered
 from inference.mcp.names import ListedTool, Offer
+from inference.mcp.offering import offers_own, offers_tools
 from inference.mcp.pool import McpPool
 from inference.mcp.rounds import (
     Conversation,
     Round,
     RoundTally,
-    demands_other_tool,
     offered,
 )
 from inference.mcp.session import ServerError, Session
-from inference.request import GenerationRequest, ToolMode
+from inference.request import GenerationRequest, RequestedServer, ToolMode
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +38,16 @@ class ToolLoop:
     """A backend that runs the tools of the model's servers, and of those that requests bring.
 
     A model that has none, or a `tool_recursion_limit` of 0, is offered no tools; calls that the
-    conversation holds from earlier are replayed to it all the same.
+    conversation holds from earlier are replayed to it all the same. `credit` is asked before each
+    round but the first.
     """
 
-    def __init__(self, pool: McpPool, entry: ModelEntry, backend: Backend) -> None:
+    def __init__(
+        self, pool: McpPool, entry: ModelEntry, backend: Backend, credit: Credit | None = None
+    ) -> None:
         self.capacity = backend.capacity
+        self._entry = entry
+        self._credit = credit
         self._backend = backend
         self._pool = pool
         self._offers_always = entry.offer_mcp_tools
@@ -87,16 +93,8 @@ class ToolLoop:
         # Whether there is any tool to call, the gateway cannot know.
         choice = request.tool_choice.mode
         demands = bool(self._servers) and choice is ToolMode.ANY and not request.tools
-        return demands or self._offers_tools(request) or has_server_calls(request.messages)
-
-    def _offers_tools(self, request: GenerationRequest) -> bool:
-        # The service's own requests, such as the canary, are about the model alone.
-        if request.owner is None or self._limit == 0:
-            return False
-        return bool(request.servers) or self._offers_own(request)
-
-    def _offers_own(self, request: GenerationRequest) -> bool:
-        return bool(self._servers) and (self._offers_always or demands_other_tool(request))
+        offers = bool(request.servers) or offers_tools(self._entry, request)
+        return demands or offers or has_server_calls(request.messages)
 
     @asynccontextmanager
     async def _offer(
@@ -107,19 +105,21 @@ class ToolLoop:
         A server of the operator's that is away is done without. Raises `TandemError` for one that
         the caller brought.
         """
-        if not self._offers_tools(request):
+        if request.servers and self._limit == 0:
+            raise _unusable(request.servers[0], "the model runs no tools")
+        if not offers_tools(self._entry, request):
             yield Offer(request.tools, ()), {}
             return
-        entries = self._servers if self._offers_own(request) else ()
+        entries = self._servers if offers_own(self._entry, request) else ()
         own = {entry.name: self._pool.session(entry) for entry in entries}
         for server in request.servers:
             if server.name in own:
-                raise _unusable(server.name, "the operator's servers have one of that name")
+                raise _unusable(server, "the operator's servers have one of that name")
         async with self._pool.requested(request.servers) as sessions:
             brought = {session.name: session for session in sessions}
             listed = await asyncio.gather(
                 *(_tools(session) for session in own.values()),
-                *(_needed_tools(session) for session in brought.values()),
+                *map(_needed_tools, sessions, request.servers),
             )
             tools = [tool for some in listed for tool in some]
             yield Offer(request.tools, tools), own | brought
@@ -151,8 +151,9 @@ class ToolLoop:
         """Generate and run tools by turns, until the model has said what it has to say."""
         for number in range(max(1, self._limit)):
             a_round = Round(offer, is_first=number == 0)
-            async for event in self._generate(conversation, a_round, tally):
-                yield event
+            async with aclosing(self._generate(conversation, a_round, tally)) as events:
+                async for event in events:
+                    yield event
             if a_round.finished is None:
                 return
             begun = a_round.server_calls()
@@ -169,14 +170,25 @@ class ToolLoop:
             if not self._offers_always:
                 # The caller demanded one call; left to itself the model may never end.
                 conversation.withdraw_tools()
-            if not conversation.has_room:
-                yield conversation.stop(FinishReason.LENGTH)
+            if reason := await self._why_stop(conversation, is_last=number + 1 == self._limit):
+                yield conversation.stop(reason)
                 return
-        if conversation.request.can_pause:
-            yield conversation.stop(FinishReason.PAUSE)
-            return
-        async for event in self._final_round(conversation, offer, tally):
-            yield event
+        async with aclosing(self._final_round(conversation, offer, tally)) as events:
+            async for event in events:
+                yield event
+
+    async def _why_stop(self, conversation: Conversation, *, is_last: bool) -> FinishReason | None:
+        """Return why there is no further round after this one, if there is none."""
+        can_pause = conversation.request.can_pause
+        if not conversation.has_room:
+            return FinishReason.LENGTH
+        if is_last and can_pause:
+            return FinishReason.PAUSE
+        next_round = conversation.next_round(self._entry.context_tokens)
+        if self._credit is None or await self._credit.covers(next_round):
+            return None
+        # The caller hears of the money when it sends the conversation back.
+        return FinishReason.PAUSE if can_pause else FinishReason.LENGTH
 
     async def _final_round(
         self, conversation: Conversation, offer: Offer, tally: Tally
@@ -184,8 +196,9 @@ class ToolLoop:
         """Let the model make an answer of what it has: the caller cannot send it back."""
         conversation.withdraw_tools()
         a_round = Round(offer, is_first=False)
-        async for event in self._generate(conversation, a_round, tally):
-            yield event
+        async with aclosing(self._generate(conversation, a_round, tally)) as events:
+            async for event in events:
+                yield event
         if a_round.finished is not None:
             yield conversation.end(a_round)
 
@@ -209,14 +222,14 @@ async def _tools(session: Session) -> Sequence[ListedTool]:
         return ()
 
 
-async def _needed_tools(session: Session) -> Sequence[ListedTool]:
+async def _needed_tools(session: Session, server: RequestedServer) -> Sequence[ListedTool]:
     """Return the tools of a server that the caller brought. Raises INVALID_REQUEST."""
     try:
         return await session.tools()
     except ServerError as error:
-        raise _unusable(session.name, str(error)) from None
+        raise _unusable(server, str(error)) from None
 
 
-def _unusable(server: str, reason: str) -> TandemError:
-    message = f"mcp_servers: the server '{server}' cannot be used: {reason}"
-    return TandemError(ErrorCode.INVALID_REQUEST, message, param="mcp_servers")
+def _unusable(server: RequestedServer, reason: str) -> TandemError:
+    message = f"{server.path}: the server '{server.name}' cannot be used: {reason}"
+    return TandemError(ErrorCode.INVALID_REQUEST, message, param=server.path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -77,11 +77,13 @@ class McpPool:
         task.add_done_callback(self._aside.discard)
 
     def _requested(self, server: RequestedServer) -> Session:
-        headers = {"Authorization": f"Bearer {server.token}"} if server.token else {}
+        headers = dict(server.headers)
+        if server.token:
+            headers["authorization"] = f"Bearer {server.token}"
         transport = partial(CheckedTransport, self._addresses)
         rules = SessionRules(
             allows=server.allows,
-            hide=partial(hide_secrets, secrets=(server.token or "",)),
+            hide=partial(hide_secrets, secrets=list(_secrets(server))),
             timeout_s=REQUESTED_TIMEOUT_S,
             max_output_bytes=REQUESTED_OUTPUT_BYTES,
         )
@@ -110,6 +112,14 @@ def open_session(entry: McpServerEntry) -> Session:
         max_output_bytes=entry.max_output_bytes,
     )
     return Session(entry.name, open_client, rules)
+
+
+def _secrets(server: RequestedServer) -> Iterator[str]:
+    """Yield what must not be told, also without a scheme before it, as in `Bearer KEY`."""
+    yield server.token or ""
+    for value in server.headers.values():
+        yield value
+        yield value.rpartition(" ")[2]
 
 
 async def _warm(session: Session) -> None:

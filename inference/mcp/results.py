@@ -35,7 +35,7 @@ def cut(text: str, max_bytes: int) -> str:
     """Return no more than that of a text, in UTF-8, and a note if there was more."""
     data = text.encode("utf-8", "replace")
     if len(data) <= max_bytes:
-        return text
+        return data.decode()
     kept = data[:max_bytes].decode("utf-8", "ignore")
     return f"{kept}\n[cut: the first {max_bytes} of {len(data)} bytes]"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from inference.backends.port import Tally
 from inference.errors import ErrorCode, TandemError
 from inference.events import (
+    CUT_SHORT,
     Event,
     Failed,
     Finished,
@@ -21,6 +22,7 @@ from inference.events import (
 )
 from inference.fold import Parts
 from inference.mcp.calls import Call, called
+from inference.mcp.credit import NextRound
 from inference.mcp.history import replay
 from inference.mcp.names import Offer
 from inference.request import (
@@ -105,7 +107,7 @@ class Round:
 
     def server_calls(self) -> list[Call]:
         """Return what is the server's to run: nothing of an answer that was cut in a call."""
-        if self.finished is None or self.finished.reason is FinishReason.LENGTH:
+        if self.finished is None or self.finished.reason in CUT_SHORT:
             return []
         return [
             called(part, tool)
@@ -122,18 +124,21 @@ class Conversation:
         self.request = offered(request, offer)
         self._own_tools = request.tools
         self._used = Usage(prompt_tokens=0, cached_tokens=0, output_tokens=0)
+        # The most that the next prompt has: no tokenizer makes more tokens than there are bytes.
+        self._prompt_tokens = 0
 
     @property
     def has_room(self) -> bool:
         """Whether another round may put out a token."""
         return self.request.sampling.max_tokens > 0
 
-    def go_on(self, a_round: Round, results: Iterable[ServerToolResult]) -> None:
+    def go_on(self, a_round: Round, results: Sequence[ServerToolResult]) -> None:
         """Put what a round said, and what its calls came to, before the next one."""
         if a_round.finished is None:
             raise ValueError("the round is not over")
         usage = a_round.finished.usage
         self._used += usage
+        self._prompt_tokens = usage.prompt_tokens + usage.output_tokens
         request = self.request
         left = request.sampling.max_tokens - usage.output_tokens
         self.request = replace(
@@ -145,11 +150,12 @@ class Conversation:
         )
         self.add_results(results)
 
-    def add_results(self, results: Iterable[ServerToolResult]) -> None:
+    def add_results(self, results: Sequence[ServerToolResult]) -> None:
         """Let the model see what calls came to."""
-        parts: tuple[Part, ...] = tuple(map(_result_part, results))
-        if not parts:
+        if not results:
             return
+        self._prompt_tokens += sum(len(result.text.encode()) for result in results)
+        parts: tuple[Part, ...] = tuple(map(_result_part, results))
         messages = self.request.messages
         if messages[-1].role is Role.USER:
             parts, messages = (*messages[-1].parts, *parts), messages[:-1]
@@ -170,16 +176,18 @@ class Conversation:
             reason = FinishReason.END
         return replace(finished, reason=reason, usage=self._used + finished.usage)
 
+    def next_round(self, context_tokens: int) -> NextRound:
+        """Return what the next round is about to use, of a model with so much context."""
+        return NextRound(
+            request=self.request,
+            used=self._used,
+            prompt_tokens=self._prompt_tokens,
+            context_tokens=context_tokens,
+        )
+
     def stop(self, reason: FinishReason) -> Finished:
         """Return the end of an answer that stops after the rounds so far."""
         return Finished(reason=reason, usage=self._used)
-
-
-def demands_other_tool(request: GenerationRequest) -> bool:
-    """Say whether a request demands a call of a tool that is not its own."""
-    choice = request.tool_choice
-    own = {tool.name for tool in request.tools}
-    return choice.mode is ToolMode.NAMED and choice.name not in own
 
 
 def offered(request: GenerationRequest, offer: Offer) -> GenerationRequest:

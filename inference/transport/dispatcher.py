@@ -52,6 +52,7 @@ return redis.call('XADD', KEYS[1], '*', 'r', ARGV[2])
 _REPLY_TTL_S = 60
 _CONTROL_TTL_S = 60
 _NO_LIMIT = -1
+_STOPPING = "the gateway is shutting down"
 
 
 class Dispatcher:
@@ -72,6 +73,7 @@ class Dispatcher:
         self._mean_run_s = 5.0
         self.engines = EngineView(self._client, self._keys, options, self._engine_died)
         self.redis_ok = False
+        self._stopping = False
 
     @property
     def in_flight(self) -> int:
@@ -89,8 +91,9 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """End every run and leave nothing in Redis."""
+        self._stopping = True
         for run in list(self._runs.values()):
-            run.fail(ErrorCode.UNAVAILABLE, "the gateway is shutting down")
+            run.fail(ErrorCode.UNAVAILABLE, _STOPPING)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -112,9 +115,11 @@ class Dispatcher:
         max_waiting: int | None,
         wait_s: float | None = None,
         bell: Bell | None = None,
+        attempt: int = 0,
     ) -> Run:
         """Queue a request and return its run.
 
+        `attempt` counts on from what was tried before, of a request that another model had first.
         With `wait_s`, the run fails as RESOURCE_UNAVAILABLE if no engine has a place for it by
         then. Raises `TandemError`: NO_ENGINE at once if nothing serves the model, OVERLOADED (or
         RESOURCE_UNAVAILABLE, in the flex lane) if `max_waiting` requests wait already, UNAVAILABLE
@@ -122,7 +127,9 @@ class Dispatcher:
         """
         queue = self._keys.queue(request.model, request.lane)
         limit = _NO_LIMIT if max_waiting is None else max_waiting
-        run = await self._submit(Run(request, queue, self._closed, bell), limit)
+        run = Run(request, queue, self._closed, bell)
+        run.attempt = attempt
+        await self._submit(run, limit)
         if wait_s is not None and not run.ended:
             loop = asyncio.get_running_loop()
             run.timers.append(loop.call_later(wait_s, self._tired, run, wait_s))
@@ -141,8 +148,10 @@ class Dispatcher:
         finally:
             run.close()
 
-    async def _submit(self, run: Run, max_waiting: int) -> Run:
+    async def _submit(self, run: Run, max_waiting: int) -> None:
         request = run.request
+        if self._stopping:
+            raise TandemError(ErrorCode.UNAVAILABLE, _STOPPING)
         if not self.engines.ready(request.model):
             raise self._no_engine(request.model)
         self._runs[request.id] = run
@@ -161,7 +170,6 @@ class Dispatcher:
             left_s = max(0.0, request.deadline_s - time.time())
             loop = asyncio.get_running_loop()
             run.timers.append(loop.call_later(left_s, self._expire, run))
-        return run
 
     def _no_engine(self, model: str) -> TandemError:
         reports = self.engines.of(model)

@@ -42,6 +42,9 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, tag="admitted"):
 
     `body` is the request as it was sent, or None where it is not to be kept; `body_digest` is its
     SHA-256 either way. `ignored` names the fields that had no effect.
+    A request that its model cannot answer is told of once more when its fallback gets it: `model`
+    is that one then, `requested_model` the one that was asked for, and `attempts` how many there
+    are with the fallback's first.
     """
 
     request_id: str
@@ -56,6 +59,8 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, tag="admitted"):
     lane: Lane
     stream: bool
     max_tokens: int
+    requested_model: str = ""
+    attempts: int = 0
     client: str = ""
     address: str = ""
     trace_id: str = ""
@@ -92,9 +97,10 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True, tag="completed"):
 class Closed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
     """A gateway has ended its answer. `engine_id` None: no engine had taken the request.
 
+    `model` is that of the last of the `attempts`; empty: the one that was asked for.
     `usage` is what the gateway saw: whole for a finished request, else no more than the prompt.
-    `answer` is what `inference.fold.Parts.kept` says, in MessagePack, or None where they are not to be
-    kept; `answer_digest` is their SHA-256 either way.
+    `answer` is what `inference.fold.Parts.kept` says, in MessagePack, or None where they are not
+    to be kept; `answer_digest` is their SHA-256 either way.
     """
 
     request_id: str
@@ -106,6 +112,7 @@ class Closed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
     detail: str
     message: str
     usage: Usage
+    model: str = ""
     answer: bytes | None = None
     answer_digest: bytes = b""
 

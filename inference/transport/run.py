@@ -97,6 +97,11 @@ class Run:
             await self._bell.wait()
         return self.take()
 
+    async def settled(self) -> None:
+        """Wait until the answer has begun or the run has ended. What has come stays for `next`."""
+        while not (self.text_sent or self.ended):
+            await self._bell.wait()
+
     def take(self) -> list[Event]:
         """Return every event that has come since the last call, without waiting."""
         events, self._events = self._events, []

@@ -19,6 +19,9 @@ class RequestRecord(models.Model):
     database refuses to change or delete a sealed row (see the migrations). `input_tokens` are all
     of the prompt, `cached_tokens` and `cache_written_tokens` parts of it; `thinking_tokens` are a
     part of `output_tokens`. `cost_micros` None: not billed (yet).
+
+    `model` is the one that answered, or was to; `requested_model` the one that was asked for, where
+    that could not and its fallback got the request.
     """
 
     class Status(models.TextChoices):
@@ -56,6 +59,7 @@ class RequestRecord(models.Model):
     dialect = models.CharField(max_length=20, blank=True)
     lane = models.CharField(max_length=20, blank=True)
     model = models.CharField(max_length=200)
+    requested_model = models.CharField(max_length=200, blank=True)
     streamed = models.BooleanField(default=False)
     max_tokens = models.PositiveBigIntegerField(default=0)
     ignored_fields = ArrayField(models.CharField(max_length=200), default=list)

@@ -37,7 +37,7 @@ class Quota:
     def ask(self, claim: Claim) -> asyncio.Future[bytes]:
         """Ask to let a request in; for the answer see `decode_decision`.
 
-        Asked again, a request is not counted again.
+        Asked again, a request is not counted again; if it may cost more now, it holds more.
         """
         keys = self._keys.team(claim.team_id)
         return self._courier.run(self._admit, keys, [_encode(claim)])

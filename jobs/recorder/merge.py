@@ -7,6 +7,7 @@ row is the same in the end (docs/decisions/0009 has the rules of billing, 0011 t
   that an engine had the request.
 - How a request ended is its gateway's to say, what it used its engine's; each fills in for the
   other. A failure outweighs whatever the other says: what failed is not billed.
+- Of a request that went to its fallback the fallback is the model, by whose price it is billed.
 - A row is settled when all that must speak have spoken, or were waited for long enough. Once it is
   settled and billed it never changes.
 """
@@ -130,6 +131,9 @@ def _usage(row: Row) -> Usage:
 
 
 def _admitted(row: Row, record: Admitted) -> None:
+    requested = record.requested_model or record.model
+    # Whoever has told of an attempt has said whose it is.
+    _name_models(row, requested, row.model if row.attempts else requested)
     row.created_at = _time(record.at_s)
     row.deadline_at = _time(record.deadline_s)
     row.team_id, row.team_name = record.team_id, _text("team_name", record.team_name)
@@ -141,12 +145,13 @@ def _admitted(row: Row, record: Admitted) -> None:
     row.type = _type(record).value
     row.batch_id, row.stream_id = record.batch_id, record.stream_id
     row.custom_id = _text("custom_id", record.custom_id)
-    row.dialect, row.lane, row.model = record.dialect, record.lane, record.model
+    row.dialect, row.lane = record.dialect, record.lane
     row.streamed = record.stream
     row.max_tokens = min(record.max_tokens, _LARGEST)
     row.ignored_fields = [_clean(name, _IGNORED_LIMIT) for name in record.ignored]
     row.body_bytes = record.body_bytes
     row.body_digest = bytea(record.body_digest)
+    _reach(row, record.attempts, record.model)
 
 
 def _completed(row: Row, record: Completed) -> None:
@@ -155,9 +160,9 @@ def _completed(row: Row, record: Completed) -> None:
     if row.deadline_at is None:
         row.created_at = min(row.created_at, taken_at)
         row.team_id, row.key_id = record.team_id, record.key_id
-        row.model, row.lane = record.model, record.lane
+        row.lane = record.lane
     # Records count attempts from 0, rows say how many there were.
-    if not _reach(row, record.attempt + 1) or row.engine_ended_at is not None:
+    if not _reach(row, record.attempt + 1, record.model) or row.engine_ended_at is not None:
         return
     row.engine_id, row.engine_host = record.engine_id, _text("engine_host", record.host)
     if row.closed_at is None:
@@ -174,7 +179,7 @@ def _closed(row: Row, record: Closed) -> None:
     at = _time(record.at_s)
     if row.deadline_at is None:
         row.created_at = min(row.created_at, at)
-    _reach(row, record.attempts)
+    _reach(row, record.attempts, record.model)
     row.closed_at = at
     row.engine_id = row.engine_id or record.engine_id
     row.first_token_at = _time_or_none(record.first_token_at_s)
@@ -185,9 +190,12 @@ def _closed(row: Row, record: Closed) -> None:
         _end(row, record.ending, record.detail, record.message)
 
 
-def _reach(row: Row, attempts: int) -> bool:
+def _reach(row: Row, attempts: int, model: str) -> bool:
     """Note an attempt, and forget what was said about earlier ones; False if it is one of them."""
     if attempts > row.attempts:
+        # Without an admission it is not known which model was asked for.
+        requested = (row.requested_model or row.model) if row.deadline_at is not None else ""
+        _name_models(row, requested, model or row.model)
         row.attempts = attempts
         row.engine_id, row.engine_host, row.engine_ended_at = None, "", None
         if row.closed_at is None:
@@ -195,6 +203,11 @@ def _reach(row: Row, attempts: int) -> bool:
             _use(row, Usage(prompt_tokens=0, cached_tokens=0, output_tokens=0))
             row.status, row.ending, row.detail, row.error = Status.RUNNING.value, "", "", ""
     return attempts == row.attempts
+
+
+def _name_models(row: Row, requested: str, model: str) -> None:
+    row.model = model
+    row.requested_model = requested if requested != model else ""
 
 
 def _outweighs(one: str, other: str) -> bool:

@@ -36,6 +36,7 @@ class Row(msgspec.Struct, kw_only=True):
     dialect: str = ""
     lane: str = ""
     model: str = ""
+    requested_model: str = ""
     streamed: bool = False
     max_tokens: int = 0
     ignored_fields: list[str] = []

@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from inference.errors import ErrorCode
 from inference.transport.connection import Unreachable
 from jobs import ledger
-from jobs.quota.claims import Capped, Decision, Ended, Exhausted, Unknown
+from jobs.quota.claims import Capped, Decision, Ended, Exhausted, Granted, Unknown
 from jobs.quota.client import Settler
 from jobs.quota.holds import Holds, Terms, Wanted
 from jobs.recorder.settling import Settlement
@@ -61,21 +61,33 @@ class Credit:
                 refused |= self._hold_of_team(team_id, terms[team_id], theirs)
         return refused
 
+    def covers(self, team_id: int, wanted: Wanted) -> bool:
+        """Hold what a request that runs may come to cost; False if its team cannot pay that."""
+        terms = _terms_of()([team_id])
+        if team_id not in terms:
+            return False
+        (decision,) = self._decided(team_id, terms[team_id], [wanted])
+        return isinstance(decision, Granted)
+
     def _hold_of_team(self, team_id: int, terms: Terms, rows: Sequence[Row]) -> dict[UUID, Refused]:
         wanted = [
             Wanted(request_id=str(row.id), key_id=str(row.key_id), hold_micros=row.hold_micros)
             for row in rows
         ]
-        decisions = self._holds.hold(team_id, terms, wanted)
-        if any(isinstance(each, Unknown | Exhausted | Capped) for each in decisions):
-            # Redis may know nothing of the team, or not of its last top-up.
-            self._settler.settle(team_id, ledger.read_state(team_id))
-            decisions = self._holds.hold(team_id, terms, wanted)
+        decisions = self._decided(team_id, terms, wanted)
         return {
             row.id: refused
             for row, decision in zip(rows, decisions, strict=True)
             if (refused := why_refused(decision, row.hold_micros))
         }
+
+    def _decided(self, team_id: int, terms: Terms, wanted: Sequence[Wanted]) -> list[Decision]:
+        decisions = self._holds.hold(team_id, terms, wanted)
+        if any(isinstance(each, Unknown | Exhausted | Capped) for each in decisions):
+            # Redis may know nothing of the team, or not of its last top-up.
+            self._settler.settle(team_id, ledger.read_state(team_id))
+            decisions = self._holds.hold(team_id, terms, wanted)
+        return decisions
 
     def settle(self, settlements: Iterable[Settlement]) -> None:
         """Tell of what is settled and committed, and of what could not be told before."""

@@ -11,7 +11,7 @@ import msgspec
 from django.db import connection
 
 from inference.errors import ErrorCode
-from inference.events import Event, FinishReason
+from inference.events import CUT_SHORT, Event
 from inference.fold import Answer
 from jobs.models import ResponseFeed, StoredResponse
 from jobs.packing import pack_answer, pack_events
@@ -33,7 +33,7 @@ class ResponseEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 def completed(answer: Answer) -> ResponseEnd:
     """Return the end of a response that has its answer: one that was cut short is INCOMPLETE."""
-    short = answer.finished.reason is FinishReason.LENGTH
+    short = answer.finished.reason in CUT_SHORT
     return ResponseEnd(status=Status.INCOMPLETE if short else Status.COMPLETED, answer=answer)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import anthropic
+import httpx
 import openai
 import pytest
 
@@ -17,14 +20,47 @@ from gateway.config import BASE_DIR
 from inference.weights import DEFAULT_MODEL, WeightsError, fetch_default_weights
 from tests.acceptance.client import Client
 from tests.acceptance.programs import Program, install
-from tests.acceptance.stack import Gateway, Stack
+from tests.acceptance.routes import (
+    DIRECT,
+    ROUTES,
+    UPSTREAMS,
+    Origin,
+    add_far_models,
+    gap,
+    start_worker,
+)
+from tests.acceptance.stack import ROOT, Gateway, Stack, eventually, free_port
 
 _TYPESCRIPT = Path(__file__).parent / "typescript"
 _NPM_CI = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
 # A real engine loads for long on a busy machine.
 _LOAD_PATIENCE_S = 300
 
+_SCRIPTED = "vendor/Scripted-1"
+_GIFTED = "sees-and-thinks"
+_GIFTS = {"vision": True, "reasoning": "default_on"}
+_PARROT = "parrot"
+
 MakeClient = Callable[[Gateway], Client]
+Reach = Callable[[str], str]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests for every way to the models that they use, where they are marked so."""
+    marked = metafunc.definition.get_closest_marker("every_route")
+    if marked and "route" in metafunc.fixturenames:
+        names = [DIRECT, *(f"through {dialect}" for dialect in UPSTREAMS)]
+        metafunc.parametrize("route", ROUTES, indirect=True, ids=names, scope="module")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what the way cannot carry."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            route = str(item.callspec.params.get("route", DIRECT))
+            found = gap(route, f"{item.path.name}::{item.originalname}")
+            if found is not None:
+                item.add_marker(pytest.mark.skip(reason=found.what))
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +81,65 @@ def gateway(stack: Stack) -> Gateway:
 
 
 @pytest.fixture(scope="session")
-def model(stack: Stack, gateway: Gateway) -> str:
+def engine_model(stack: Stack, gateway: Gateway) -> str:
     """Return a scripted model with one engine that nobody kills."""
-    name = stack.add_model("vendor/Scripted-1", aliases=["scripted"])
-    stack.start_worker(name)
-    gateway.wait_for_model(name)
-    return name
+    stack.add_model(_SCRIPTED, aliases=["scripted"])
+    start_worker(stack, gateway, [_SCRIPTED])
+    return _SCRIPTED
+
+
+@pytest.fixture(scope="session")
+def engine_models(stack: Stack, gateway: Gateway, engine_model: str) -> list[str]:
+    """Return that one and those that can do more, all with engines that nobody kills."""
+    stack.add_model(_GIFTED, **_GIFTS)
+    stack.add_model(_PARROT, engine_options={"echo": True})
+    start_worker(stack, gateway, [_GIFTED, _PARROT])
+    return [engine_model, _GIFTED, _PARROT]
+
+
+@pytest.fixture(scope="session")
+def far_models(
+    stack: Stack, gateway: Gateway, engine_models: list[str]
+) -> dict[tuple[str, str], str]:
+    """Return the names of models that lead to these through an upstream, by way and model."""
+    fields = {name: _GIFTS if name == _GIFTED else {} for name in engine_models}
+    origin = Origin("through", gateway.url, stack.mint("routes"))
+    names = add_far_models(stack, origin, fields)
+    start_worker(stack, gateway, names.values())
+    return names
+
+
+@pytest.fixture(scope="module")
+def route(request: pytest.FixtureRequest) -> str:
+    """Return the way to models that a test takes: see `tests.acceptance.routes`."""
+    return str(getattr(request, "param", DIRECT))
+
+
+@pytest.fixture(scope="module")
+def reach(request: pytest.FixtureRequest, route: str) -> Reach:
+    """Return a function from a model with an engine to what this way calls it."""
+    if route == DIRECT:
+        return lambda name: name
+    names: dict[tuple[str, str], str] = request.getfixturevalue("far_models")
+    return lambda name: names[route, name]
+
+
+@pytest.fixture(scope="module")
+def model(engine_model: str, reach: Reach) -> str:
+    """Return a scripted model."""
+    return reach(engine_model)
+
+
+@pytest.fixture(scope="module")
+def gifted(engine_models: list[str], reach: Reach) -> str:
+    """Return a scripted model that sees, and that thinks unless asked not to."""
+    return reach(_GIFTED)
+
+
+@pytest.fixture(scope="module")
+def parrot(engine_models: list[str], reach: Reach) -> str:
+    """Return a scripted model without vision that says what it was told."""
+    return reach(_PARROT)
 
 
 @pytest.fixture(scope="session")
@@ -128,3 +217,26 @@ def typescript(tmp_path_factory: pytest.TempPathFactory, stack: Stack, gateway: 
     shutil.copytree(_TYPESCRIPT, folder, ignore=shutil.ignore_patterns("node_modules"))
     install("the TypeScript SDK", folder, _NPM_CI)
     return Program(command=("node", "run.mjs"), folder=folder, url=gateway.url, key=stack.key)
+
+
+@pytest.fixture(scope="session")
+def web_server() -> Iterator[str]:
+    """Return the URL of the tests' MCP server over HTTP."""
+    port = free_port()
+    command = [sys.executable, str(ROOT / "tests" / "mcp_server.py"), str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}/mcp"
+        eventually(lambda: _answers(url), "the MCP server answers")
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        httpx.get(url, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return True

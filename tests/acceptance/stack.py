@@ -249,6 +249,18 @@ class Stack:
             text=True,
         ).stdout
 
+    def say(self, *arguments: str, **settings: str) -> str:
+        """Run a management command, whatever comes of it, and return all that it prints."""
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self._environment(settings),
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ).stdout
+
     def mint(self, name: str) -> str:
         """Return a new API key."""
         return self.manage("create_api_key", name).strip()
@@ -303,27 +315,29 @@ class Stack:
 
     def start_worker(
         self,
-        model: str,
-        *,
+        *models: str,
         until: EngineState = EngineState.READY,
         patience_s: float = PATIENCE_S,
         **settings: str,
     ) -> Server:
-        """Start an engine worker and wait until its engine is in the given state."""
+        """Start an engine worker and wait until its engines are in the given state."""
         command = [sys.executable, "-m", "celery", "-A", "jobs", "worker", "-P", "threads"]
-        command += ["-c", "1", "-Q", f"engine.{model}", "-n", f"engine-{self._started}@%h"]
+        queues = ",".join(f"engine.{model}" for model in models)
+        command += ["-c", "1", "-Q", queues, "-n", f"engine-{self._started}@%h"]
         command += ["--without-gossip", "--without-mingle"]
-        settings["ENGINE_MODELS"] = model
+        settings["ENGINE_MODELS"] = ",".join(models)
         worker = self._start("worker", command, env=self._environment(settings))
 
         def has_come() -> bool:
             assert worker.alive, f"the worker ended (see {worker.log})"
-            return any(
-                report.pid == worker.process.pid and report.state is until
+            there = {
+                report.model
                 for report in self.reports()
-            )
+                if report.pid == worker.process.pid and report.state is until
+            }
+            return there.issuperset(models)
 
-        eventually(has_come, f"the engine of {model} is {until} (see {worker.log})", patience_s)
+        eventually(has_come, f"{', '.join(models)} are {until} (see {worker.log})", patience_s)
         return worker
 
     def start_clerk(self, **settings: str) -> Server:

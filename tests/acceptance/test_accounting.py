@@ -82,6 +82,7 @@ def entries(stack: Stack, member: Member) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.every_route
 def test_a_finished_request_is_billed_once_and_in_the_trail(
     stack: Stack, join: Join, priced: str
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_finished_request_is_billed_once_and_in_the_trail(
         assert detail["result_json"]["content"] == said["content"]
 
 
+@pytest.mark.every_route
 def test_a_streamed_request_costs_the_same(stack: Stack, join: Join, priced: str) -> None:
     caller = join(make_member(stack))
     asked = script(tokens=10, cached_tokens=3)
@@ -110,6 +112,7 @@ def test_a_streamed_request_costs_the_same(stack: Stack, join: Join, priced: str
     assert first["cost_micros"] == second["cost_micros"] > 0
 
 
+@pytest.mark.every_route
 def test_a_caller_that_leaves_pays_for_what_it_got(stack: Stack, join: Join, priced: str) -> None:
     caller = join(make_member(stack))
     with caller.stream(priced, ENDLESS) as stream:
@@ -121,6 +124,7 @@ def test_a_caller_that_leaves_pays_for_what_it_got(stack: Stack, join: Join, pri
     assert item["cost_micros"] == item["prompt_tokens"] + 2 * item["completion_tokens"]
 
 
+@pytest.mark.every_route
 def test_what_fails_in_the_engine_costs_nothing(stack: Stack, join: Join, priced: str) -> None:
     caller = join(make_member(stack))
     assert caller.ask(priced, script(tokens=5, fail_at=2)).status_code >= 500
@@ -271,6 +275,7 @@ def test_a_key_sees_its_own_team_only(stack: Stack, join: Join, priced: str) -> 
     assert other.http.get(f"/control/v1/activity/{said['id']}").status_code == 404
 
 
+@pytest.mark.every_route
 def test_a_team_without_retention_keeps_no_word(stack: Stack, join: Join, priced: str) -> None:
     caller = join(make_member(stack, zero_data_retention=True))
     caller.ask(priced, script(text="a secret"))

@@ -48,6 +48,7 @@ def text_of(events: Iterable[Any]) -> str:
     return "".join(each.delta for each in events if each.type == "response.output_text.delta")
 
 
+@pytest.mark.every_route
 def test_an_answer_can_be_read_again(openai_sdk: openai.OpenAI, model: str) -> None:
     made = openai_sdk.responses.create(model=model, input="hello", metadata={"topic": "greeting"})
     again = openai_sdk.responses.retrieve(made.id)
@@ -55,6 +56,7 @@ def test_an_answer_can_be_read_again(openai_sdk: openai.OpenAI, model: str) -> N
     assert again.status == "completed"
 
 
+@pytest.mark.every_route
 def test_a_streamed_answer_can_be_read_again(openai_sdk: openai.OpenAI, model: str) -> None:
     events = list(openai_sdk.responses.create(model=model, input="hello", stream=True))
     last = events[-1]
@@ -69,6 +71,7 @@ def test_with_store_false_nothing_is_kept(openai_sdk: openai.OpenAI, model: str)
         openai_sdk.responses.retrieve(made.id)
 
 
+@pytest.mark.every_route
 def test_a_conversation_goes_on(openai_sdk: openai.OpenAI, model: str) -> None:
     first = openai_sdk.responses.create(model=model, input="first")
     second = openai_sdk.responses.create(model=model, input="second", previous_response_id=first.id)
@@ -106,6 +109,7 @@ def test_another_teams_response_is_as_one_that_nobody_has(
     assert openai_sdk.responses.retrieve(mine.id).id == mine.id
 
 
+@pytest.mark.every_route
 def test_a_background_response_is_made_after_its_request_is_answered(
     openai_sdk: openai.OpenAI, model: str
 ) -> None:
@@ -125,6 +129,7 @@ def test_a_background_response_that_is_not_stored_is_refused(
     assert raised.value.param == "store"
 
 
+@pytest.mark.every_route
 def test_bug_42_and_44_a_stream_that_was_left_is_resumed_without_gap_and_repeat(
     openai_sdk: openai.OpenAI, model: str
 ) -> None:
@@ -148,6 +153,7 @@ def test_bug_42_and_44_a_stream_that_was_left_is_resumed_without_gap_and_repeat(
     assert [event.to_dict() for event in again] == [event.to_dict() for event in seen]
 
 
+@pytest.mark.every_route
 def test_bug_43_a_response_that_was_left_at_once_still_ends(
     openai_sdk: openai.OpenAI, model: str
 ) -> None:
@@ -165,6 +171,7 @@ def test_one_that_was_begun_without_stream_has_none(openai_sdk: openai.OpenAI, m
         openai_sdk.responses.retrieve(made.id, stream=True)
 
 
+@pytest.mark.every_route
 def test_cancelling_ends_a_response_and_its_stream(
     stack: Stack, openai_sdk: openai.OpenAI, model: str
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -19,7 +18,7 @@ from tests.acceptance.stack import Gateway, Stack, ending, eventually
 from tests.acceptance.test_images import PNG
 from tests.acceptance.test_tools import CALL, SAID, WEATHER
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -38,15 +37,6 @@ class City(BaseModel):
 
     name: str
     is_capital: bool
-
-
-@pytest.fixture(scope="module")
-def gifted(stack: Stack, gateway: Gateway) -> Iterator[str]:
-    """Return a model that sees and thinks."""
-    name = stack.add_model("chats-sees-and-thinks", vision=True, reasoning="default_on")
-    with ending(stack.start_worker(name)):
-        gateway.wait_for_model(name)
-        yield name
 
 
 def asked(model: str, content: Any, **fields: Any) -> dict[str, Any]:
@@ -69,7 +59,7 @@ def calls_of(choice: Choice) -> list[ChatCompletionMessageFunctionToolCall]:
 
 @either_way
 def test_it_gets_an_answer(chat: openai.OpenAI, model: str, streamed: bool) -> None:
-    said = answer(chat, asked("scripted", script(text="Paris.")), streamed=streamed)
+    said = answer(chat, asked(model, script(text="Paris.")), streamed=streamed)
     assert said.id.startswith("chatcmpl-")
     assert said.model == model
     (choice,) = said.choices
@@ -84,10 +74,13 @@ def test_it_gets_an_answer(chat: openai.OpenAI, model: str, streamed: bool) -> N
     assert said.usage.prompt_tokens_details.cached_tokens == 0
 
 
+def test_an_alias_is_answered_as_its_model(chat: openai.OpenAI, engine_model: str) -> None:
+    said = answer(chat, asked("scripted", script(text="Paris.")), streamed=False)
+    assert said.model == engine_model
+
+
 @either_way
-def test_several_answers_count_the_prompt_once(
-    chat: openai.OpenAI, model: str, streamed: bool
-) -> None:
+def test_several_answers_are_told_apart(chat: openai.OpenAI, model: str, streamed: bool) -> None:
     content = script(text="One two.")
     alone = answer(chat, asked(model, content), streamed=False).usage
     said = answer(chat, asked(model, content, n=3), streamed=streamed)
@@ -95,8 +88,16 @@ def test_several_answers_count_the_prompt_once(
     assert {choice.message.content for choice in said.choices} == {"One two."}
     assert alone is not None
     assert said.usage is not None
-    assert said.usage.prompt_tokens == alone.prompt_tokens
     assert said.usage.completion_tokens == 3 * alone.completion_tokens
+
+
+def test_several_answers_count_the_prompt_once(chat: openai.OpenAI, model: str) -> None:
+    content = script(text="One two.")
+    alone = answer(chat, asked(model, content), streamed=False).usage
+    several = answer(chat, asked(model, content, n=3), streamed=False).usage
+    assert alone is not None
+    assert several is not None
+    assert several.prompt_tokens == alone.prompt_tokens
 
 
 def test_usage_is_streamed_only_where_asked_for(chat: openai.OpenAI, model: str) -> None:

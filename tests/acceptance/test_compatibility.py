@@ -13,7 +13,7 @@ from tests.acceptance.client import ENDLESS, Client, RawRequest, body, script
 from tests.acceptance.conftest import MakeClient
 from tests.acceptance.stack import Gateway, Stack, ending, eventually
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 # The requests that the three systems' own documentation shows, but for the model's name.
 SPARK = {"max_tokens": 256, "messages": [{"role": "user", "content": "Hello!"}]}
@@ -111,15 +111,15 @@ def test_what_is_ignored_is_listed_and_what_only_tunes_serving_is_not(
 
 
 def test_an_operator_can_have_unknown_fields_refused(
-    stack: Stack, make_client: MakeClient, model: str
+    stack: Stack, make_client: MakeClient, engine_model: str
 ) -> None:
     strict = stack.start_gateway(UNKNOWN_FIELDS="reject")
-    strict.wait_for_model(model)
+    strict.wait_for_model(engine_model)
     client = make_client(strict)
-    refused = client.ask(model, "go", container="c")
+    refused = client.ask(engine_model, "go", container="c")
     assert refused.status_code == 400
     assert refused.json()["error"]["message"].startswith("container: ")
-    assert client.ask(model, script(text="Yes."), service_tier="flex").status_code == 200
+    assert client.ask(engine_model, script(text="Yes."), service_tier="flex").status_code == 200
 
 
 def test_a_vendors_model_name_is_known_only_once_the_operator_says_so(

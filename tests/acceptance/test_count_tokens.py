@@ -10,7 +10,7 @@ from anthropic.types import Usage
 
 from tests.acceptance.client import body, script
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 QUESTION = "What is the capital of France?"
 SYSTEM = "You are a geography teacher."

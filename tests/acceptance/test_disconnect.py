@@ -20,6 +20,7 @@ from tests.acceptance.stack import Gateway, Stack, ending
 pytestmark = pytest.mark.acceptance
 
 
+@pytest.mark.every_route
 def test_leaving_a_stream_stops_the_engine(stack: Stack, client: Client, model: str) -> None:
     with client.stream(model, ENDLESS) as stream:
         stream.wait_for("content_block_delta")
@@ -27,6 +28,7 @@ def test_leaving_a_stream_stops_the_engine(stack: Stack, client: Client, model: 
     stack.wait_for_in_flight(model, 0)
 
 
+@pytest.mark.every_route
 def test_leaving_before_the_whole_answer_stops_the_engine(
     stack: Stack, gateway: Gateway, model: str
 ) -> None:

@@ -11,9 +11,16 @@ from tests.acceptance.client import Client, body
 from tests.acceptance.conftest import MakeClient
 from tests.acceptance.stack import Gateway, Stack, eventually
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 JSON = {"content-type": "application/json"}
+
+
+def told_id(response: httpx.Response) -> str:
+    """Return the id that an error's body has: an upstream's own, where its words are passed on."""
+    headers = response.headers
+    found: str = headers.get("tandem-upstream-request-id", headers["request-id"])
+    return found
 
 
 def check(response: httpx.Response, status: int, kind: str, message: str) -> None:
@@ -23,7 +30,7 @@ def check(response: httpx.Response, status: int, kind: str, message: str) -> Non
     assert response.headers["request-id"].startswith("req_")
     answer = response.json()
     assert answer["type"] == "error"
-    assert answer["request_id"] == response.headers["request-id"]
+    assert answer["request_id"] == told_id(response)
     assert answer["error"]["type"] == kind
     assert message in answer["error"]["message"]
 
@@ -145,16 +152,16 @@ def test_without_a_valid_key_nothing_is_answered(
     check(response, 401, "authentication_error", "api")
 
 
-def test_a_revoked_key_is_soon_refused(stack: Stack, client: Client, model: str) -> None:
+def test_a_revoked_key_is_soon_refused(stack: Stack, client: Client, engine_model: str) -> None:
     client.http.headers["x-api-key"] = stack.mint("short-lived")
-    assert client.ask(model, "go").status_code == 200
+    assert client.ask(engine_model, "go").status_code == 200
     stack.manage("revoke_api_key", "short-lived")
-    eventually(lambda: client.ask(model, "go").status_code == 401, "the key is refused")
+    eventually(lambda: client.ask(engine_model, "go").status_code == 401, "the key is refused")
 
 
 def test_a_body_that_is_too_large_is_refused(
-    stack: Stack, make_client: MakeClient, model: str
+    stack: Stack, make_client: MakeClient, engine_model: str
 ) -> None:
     client = make_client(stack.start_gateway(MAX_BODY_BYTES="2000"))
-    response = client.ask(model, "x" * 2000)
+    response = client.ask(engine_model, "x" * 2000)
     check(response, 413, "request_too_large", "more than the maximum of 2000")

@@ -18,7 +18,7 @@ from gateway.dialects.placeholder import OMITTED, REMINDER
 from tests.acceptance.client import body
 from tests.acceptance.stack import Gateway, Stack, ending, eventually
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 QUESTION = "What is this?"
 
@@ -69,24 +69,6 @@ def refusal(sdk: anthropic.Anthropic, asked: dict[str, Any]) -> str:
     return caught.value.message
 
 
-@pytest.fixture(scope="module")
-def seer(stack: Stack, gateway: Gateway) -> Iterator[str]:
-    """Return a model with vision."""
-    name = stack.add_model("sees", vision=True)
-    with ending(stack.start_worker(name)):
-        gateway.wait_for_model(name)
-        yield name
-
-
-@pytest.fixture(scope="module")
-def parrot(stack: Stack, gateway: Gateway) -> Iterator[str]:
-    """Return a model without vision that says what it was told."""
-    name = stack.add_model("blind-parrot", engine_options={"echo": True})
-    with ending(stack.start_worker(name)):
-        gateway.wait_for_model(name)
-        yield name
-
-
 class _Pictures(BaseHTTPRequestHandler):
     """Has a picture at every path but one."""
 
@@ -120,50 +102,52 @@ def pictures() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def fetching_sdk(stack: Stack, seer: str) -> Iterator[anthropic.Anthropic]:
+def fetching_sdk(stack: Stack, gifted: str) -> Iterator[anthropic.Anthropic]:
     """Return a client of a gateway that may fetch from this machine."""
     gateway = stack.start_gateway(IMAGE_HOSTS_ALLOWED="127.0.0.1")
     with (
         ending(gateway.server),
         anthropic.Anthropic(base_url=gateway.url, api_key=stack.key) as sdk,
     ):
-        gateway.wait_for_model(seer)
+        gateway.wait_for_model(gifted)
         yield sdk
 
 
-def test_an_image_in_the_request_reaches_the_model(sdk: anthropic.Anthropic, seer: str) -> None:
+def test_an_image_in_the_request_reaches_the_model(sdk: anthropic.Anthropic, gifted: str) -> None:
     # The scripted engine counts four bytes as a token.
-    added = prompt_tokens(sdk, show(seer, inline())) - prompt_tokens(sdk, show(seer))
+    added = prompt_tokens(sdk, show(gifted, inline())) - prompt_tokens(sdk, show(gifted))
     assert abs(added - len(PNG) / 4) <= 1
 
 
 @pytest.mark.parametrize("path", ["picture.png", "moved.png"])
 def test_an_image_at_a_url_is_the_same(
-    fetching_sdk: anthropic.Anthropic, seer: str, pictures: str, path: str
+    fetching_sdk: anthropic.Anthropic, gifted: str, pictures: str, path: str
 ) -> None:
-    fetched = prompt_tokens(fetching_sdk, show(seer, at_url(f"{pictures}/{path}")))
-    assert fetched == prompt_tokens(fetching_sdk, show(seer, inline()))
+    fetched = prompt_tokens(fetching_sdk, show(gifted, at_url(f"{pictures}/{path}")))
+    assert fetched == prompt_tokens(fetching_sdk, show(gifted, inline()))
 
 
-def test_an_image_in_a_tools_result_reaches_the_model(sdk: anthropic.Anthropic, seer: str) -> None:
-    assert prompt_tokens(sdk, show_result(seer, inline())) > len(PNG) / 4
+def test_an_image_in_a_tools_result_reaches_the_model(
+    sdk: anthropic.Anthropic, gifted: str
+) -> None:
+    assert prompt_tokens(sdk, show_result(gifted, inline())) > len(PNG) / 4
 
 
-def test_images_are_counted(sdk: anthropic.Anthropic, seer: str) -> None:
-    asked = show(seer, inline())
-    counted = sdk.messages.count_tokens(model=seer, messages=asked["messages"])
+def test_images_are_counted(sdk: anthropic.Anthropic, gifted: str) -> None:
+    asked = show(gifted, inline())
+    counted = sdk.messages.count_tokens(model=gifted, messages=asked["messages"])
     assert counted.input_tokens == prompt_tokens(sdk, asked)
 
 
 def test_nothing_is_fetched_from_this_machine_unasked(
-    sdk: anthropic.Anthropic, seer: str, pictures: str
+    sdk: anthropic.Anthropic, gifted: str, pictures: str
 ) -> None:
-    message = refusal(sdk, show(seer, at_url(f"{pictures}/picture.png")))
+    message = refusal(sdk, show(gifted, at_url(f"{pictures}/picture.png")))
     assert "messages.0.content.1.source: the host has no public address" in message
 
 
-def test_what_is_no_image_is_refused(sdk: anthropic.Anthropic, seer: str) -> None:
-    assert "messages.0.content.1.source: " in refusal(sdk, show(seer, inline(b"no image")))
+def test_what_is_no_image_is_refused(sdk: anthropic.Anthropic, gifted: str) -> None:
+    assert "messages.0.content.1.source: " in refusal(sdk, show(gifted, inline(b"no image")))
 
 
 def test_a_blind_model_is_told_of_the_image(sdk: anthropic.Anthropic, parrot: str) -> None:

@@ -62,6 +62,7 @@ def wait(sference: SferenceClient, batch: Batch) -> Batch:
     return sference.wait_for_completion(batch.id, poll_interval=0.05, timeout=60)
 
 
+@pytest.mark.every_route
 def test_a_batch_runs_and_every_row_has_its_result_once(
     sference: SferenceClient, model: str
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_batch_runs_and_every_row_has_its_result_once(
     assert [json.loads(line) for line in lines.getvalue().splitlines()] == results.results
 
 
+@pytest.mark.every_route
 def test_rows_may_have_the_shape_of_responses_and_no_name(
     sference: SferenceClient, model: str
 ) -> None:

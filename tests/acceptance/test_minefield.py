@@ -11,8 +11,9 @@ import pytest
 
 from tests.acceptance.client import TIMEOUT_S, Client, body, script, text_of
 from tests.acceptance.stack import Gateway, Stack
+from tests.acceptance.test_errors import told_id
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 NAUGHTY = {
     "nul": "a\0b",
@@ -91,7 +92,7 @@ def test_a_naughty_text_is_taken_or_refused_wherever_it_stands(
         assert response.headers["request-id"].startswith("req_")
         assert "x-injected" not in response.headers
         if response.status_code != 200:
-            assert response.json()["request_id"] == response.headers["request-id"], name
+            assert response.json()["request_id"] == told_id(response), name
 
 
 def exchange(gateway: Gateway, head: bytes, content: bytes = b"") -> httpx.Response:

@@ -75,6 +75,7 @@ def lines(api: openai.OpenAI, file_id: str | None) -> dict[str, dict[str, Any]]:
     return by_id
 
 
+@pytest.mark.every_route
 def test_a_batch_of_chat_completions_is_answered(api: openai.OpenAI, model: str) -> None:
     rows = [chat_row(f"row-{n}", model, f"Hello {n}") for n in range(20)]
     batch = submit(api, rows, metadata={"for": "a test"})
@@ -105,6 +106,7 @@ def test_a_batch_of_chat_completions_is_answered(api: openai.OpenAI, model: str)
     assert ended.output_file_id in {file.id for file in listed}
 
 
+@pytest.mark.every_route
 def test_a_batch_may_be_for_messages_or_responses(api: openai.OpenAI, model: str) -> None:
     messages = [{"role": "user", "content": "Hello"}]
     bodies: dict[str, dict[str, Any]] = {
@@ -120,6 +122,7 @@ def test_a_batch_may_be_for_messages_or_responses(api: openai.OpenAI, model: str
     assert kinds == {"/v1/messages": "message", "/v1/responses": "response"}
 
 
+@pytest.mark.every_route
 def test_rows_that_cannot_be_run_are_told_in_the_error_file(api: openai.OpenAI, model: str) -> None:
     rows = [chat_row("good", model), chat_row("bad", model, temperature="hot")]
     ended = wait(api, submit(api, rows))

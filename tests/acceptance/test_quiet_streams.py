@@ -32,6 +32,7 @@ def client(make_client: MakeClient, pinging: Gateway) -> Client:
     return make_client(pinging)
 
 
+@pytest.mark.every_route
 def test_bug_53_54_55_and_57_a_quiet_stream_starts_at_once_and_is_pinged(
     client: Client, model: str
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pytest
 
 from tests.acceptance.client import Client, body, script
 from tests.acceptance.conftest import MakeClient
-from tests.acceptance.stack import ROOT, Gateway, Server, Stack, ending, eventually, free_port
+from tests.acceptance.stack import ROOT, Gateway, Server, Stack, ending, eventually
 from tests.acceptance.teams import rows
 
 pytestmark = pytest.mark.acceptance
@@ -221,28 +220,6 @@ def test_leaving_cancels_the_call(client: Client, model: str, tmp_path: Path) ->
 
 
 # Servers that requests bring along.
-
-
-@pytest.fixture(scope="module")
-def web_server() -> Iterator[str]:
-    """Return the URL of the tests' MCP server over HTTP."""
-    port = free_port()
-    process = subprocess.Popen([sys.executable, SERVER, str(port)], stderr=subprocess.DEVNULL)
-    try:
-        url = f"http://127.0.0.1:{port}/mcp"
-        eventually(lambda: _answers(url), "the MCP server answers")
-        yield url
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        httpx.get(url, trust_env=False)
-    except httpx.TransportError:
-        return False
-    return True
 
 
 def test_a_request_may_bring_a_server_where_the_operator_allows_it(

@@ -1,4 +1,4 @@
-"""Answers that must match a JSON schema, through the official SDK and a real engine."""
+"""Answers that must match a JSON schema, through the official SDK: a real engine keeps to it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from anthropic.types import Message
 from pydantic import BaseModel
 
-from tests.acceptance.client import body
+from tests.acceptance.client import body, script
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.engine]
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 QUESTION = "Is Paris the capital of France?"
 SCHEMA = {
@@ -58,25 +58,39 @@ def check(message: Message) -> None:
     assert message.stop_reason == "end_turn"
 
 
+def test_a_format_is_taken_and_the_sdk_reads_the_answer(
+    sdk: anthropic.Anthropic, model: str
+) -> None:
+    said = body(model, script(text='{"name": "Paris", "is_capital": true}'))
+    assert sdk.messages.parse(**said, output_format=City).parsed_output == City(
+        name="Paris", is_capital=True
+    )
+
+
+@pytest.mark.engine
 def test_an_answer_matches_its_schema(sdk: anthropic.Anthropic, real_model: str) -> None:
     check(sdk.messages.create(**ask(real_model, output_config=in_format(SCHEMA))))
 
 
+@pytest.mark.engine
 def test_a_streamed_answer_matches_its_schema(sdk: anthropic.Anthropic, real_model: str) -> None:
     with sdk.messages.stream(**ask(real_model, output_config=in_format(SCHEMA))) as stream:
         check(stream.get_final_message())
 
 
+@pytest.mark.engine
 def test_the_older_field_means_the_same(sdk: anthropic.Anthropic, real_model: str) -> None:
     older = {"temperature": 0, "output_format": in_format(SCHEMA)["format"]}
     check(sdk.messages.create(**ask(real_model, extra_body=older)))
 
 
+@pytest.mark.engine
 def test_the_sdk_parses_an_answer_into_a_class(sdk: anthropic.Anthropic, real_model: str) -> None:
     message = sdk.messages.parse(**ask(real_model), output_format=City)
     assert isinstance(message.parsed_output, City)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     "fields",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -10,22 +9,12 @@ import pytest
 from anthropic.types import Message
 
 from tests.acceptance.client import Client, body, script
-from tests.acceptance.stack import Gateway, Stack, ending
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 THOUGHT = "They ask for the capital."
 ON = {"type": "enabled", "budget_tokens": 1024}
 OFF = {"type": "disabled"}
-
-
-@pytest.fixture(scope="module")
-def thinker(stack: Stack, gateway: Gateway) -> Iterator[str]:
-    """Return a model that thinks unless asked not to."""
-    name = stack.add_model("thinks-by-default", reasoning="default_on")
-    with ending(stack.start_worker(name)):
-        gateway.wait_for_model(name)
-        yield name
 
 
 def asked(model: str, **fields: Any) -> dict[str, Any]:
@@ -36,8 +25,8 @@ def kinds_of(message: Message) -> list[str]:
     return [block.type for block in message.content]
 
 
-def test_thinking_comes_before_the_text(sdk: anthropic.Anthropic, thinker: str) -> None:
-    message = sdk.messages.create(**asked(thinker))
+def test_thinking_comes_before_the_text(sdk: anthropic.Anthropic, gifted: str) -> None:
+    message = sdk.messages.create(**asked(gifted))
     thinking, text = message.content
     assert thinking.type == "thinking"
     assert thinking.thinking == THOUGHT
@@ -48,9 +37,9 @@ def test_thinking_comes_before_the_text(sdk: anthropic.Anthropic, thinker: str) 
 
 
 def test_streamed_thinking_ends_with_an_empty_signature(
-    sdk: anthropic.Anthropic, thinker: str
+    sdk: anthropic.Anthropic, gifted: str
 ) -> None:
-    with sdk.messages.stream(**asked(thinker)) as stream:
+    with sdk.messages.stream(**asked(gifted)) as stream:
         deltas = [event.delta for event in stream if event.type == "content_block_delta"]
         message = stream.get_final_message()
     kinds = [delta.type for delta in deltas]
@@ -64,20 +53,20 @@ def test_streamed_thinking_ends_with_an_empty_signature(
     assert text.text == "Paris."
 
 
-def test_thinking_is_counted(sdk: anthropic.Anthropic, thinker: str) -> None:
-    usage = sdk.messages.create(**asked(thinker)).usage
+def test_thinking_is_counted(sdk: anthropic.Anthropic, gifted: str) -> None:
+    usage = sdk.messages.create(**asked(gifted)).usage
     assert usage.output_tokens_details is not None
     assert usage.output_tokens_details.thinking_tokens == len(THOUGHT.split())
     assert usage.output_tokens == len(THOUGHT.split()) + 1
 
 
-def test_a_model_thinks_when_asked_to(sdk: anthropic.Anthropic, thinker: str) -> None:
-    assert kinds_of(sdk.messages.create(**asked(thinker, thinking=ON))) == ["thinking", "text"]
+def test_a_model_thinks_when_asked_to(sdk: anthropic.Anthropic, gifted: str) -> None:
+    assert kinds_of(sdk.messages.create(**asked(gifted, thinking=ON))) == ["thinking", "text"]
 
 
-def test_thinking_can_be_switched_off(sdk: anthropic.Anthropic, thinker: str) -> None:
-    assert kinds_of(sdk.messages.create(**asked(thinker, thinking=OFF))) == ["text"]
-    with sdk.messages.stream(**asked(thinker, thinking=OFF)) as stream:
+def test_thinking_can_be_switched_off(sdk: anthropic.Anthropic, gifted: str) -> None:
+    assert kinds_of(sdk.messages.create(**asked(gifted, thinking=OFF))) == ["text"]
+    with sdk.messages.stream(**asked(gifted, thinking=OFF)) as stream:
         assert kinds_of(stream.get_final_message()) == ["text"]
 
 
@@ -85,8 +74,8 @@ def test_a_model_that_cannot_think_does_not(sdk: anthropic.Anthropic, model: str
     assert kinds_of(sdk.messages.create(**asked(model, thinking=ON))) == ["text"]
 
 
-def test_thinking_may_be_given_back(sdk: anthropic.Anthropic, thinker: str) -> None:
-    first = asked(thinker)
+def test_thinking_may_be_given_back(sdk: anthropic.Anthropic, gifted: str) -> None:
+    first = asked(gifted)
     history = [
         *first["messages"],
         {"role": "assistant", "content": sdk.messages.create(**first).content},
@@ -97,7 +86,7 @@ def test_thinking_may_be_given_back(sdk: anthropic.Anthropic, thinker: str) -> N
     assert text.text == "As I said."
 
 
-def test_foreign_thinking_may_be_given_back(client: Client, thinker: str) -> None:
+def test_foreign_thinking_may_be_given_back(client: Client, gifted: str) -> None:
     thoughts = [
         {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"},
         {"type": "redacted_thinking", "data": "b3BhcXVl"},
@@ -108,14 +97,14 @@ def test_foreign_thinking_may_be_given_back(client: Client, thinker: str) -> Non
         {"role": "assistant", "content": thoughts},
         {"role": "user", "content": script(text="Sure.")},
     ]
-    response = client.ask(thinker, "", messages=messages)
+    response = client.ask(gifted, "", messages=messages)
     assert response.status_code == 200
     assert response.json()["content"] == [{"type": "text", "text": "Sure."}]
 
 
-def test_thinking_in_a_user_turn_is_refused(client: Client, thinker: str) -> None:
+def test_thinking_in_a_user_turn_is_refused(client: Client, gifted: str) -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": ""}
-    response = client.ask(thinker, "", messages=[{"role": "user", "content": [thought]}])
+    response = client.ask(gifted, "", messages=[{"role": "user", "content": [thought]}])
     assert response.status_code == 400
     message = response.json()["error"]["message"]
     assert message.startswith("messages.0.content.0: `thinking` blocks can only be in `assistant`")

@@ -10,7 +10,7 @@ from anthropic.types import Message, ToolUseBlock
 
 from tests.acceptance.client import body, script
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 CITIES = ["Paris", "Rome"]
 WEATHER = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.acceptance.client import body, script
 from tests.acceptance.programs import Program
-from tests.acceptance.stack import Gateway, Stack, ending
 from tests.acceptance.test_images import PNG, inline, show
 from tests.acceptance.test_thinking import THOUGHT
 from tests.acceptance.test_thinking import asked as ask_thinker
@@ -24,15 +22,6 @@ CITY = {
     "required": ["name", "is_capital"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture(scope="module")
-def gifted(stack: Stack, gateway: Gateway) -> Iterator[str]:
-    """Return a model that sees and thinks."""
-    name = stack.add_model("sees-and-thinks", vision=True, reasoning="default_on")
-    with ending(stack.start_worker(name)):
-        gateway.wait_for_model(name)
-        yield name
 
 
 def check_equal(streamed: dict[str, Any], whole: dict[str, Any]) -> None:

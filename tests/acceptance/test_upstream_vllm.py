@@ -1,4 +1,7 @@
-"""vLLM's own server as an upstream, by both of the dialects that it speaks."""
+"""vLLM's own server as an upstream, by both of the dialects that it speaks.
+
+The tests of structured output that are imported here run once more, with such models.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,11 @@ from gateway.config import BASE_DIR
 from inference.weights import DEFAULT_MODEL, fetch_default_weights
 from tests.acceptance.client import Client
 from tests.acceptance.stack import Gateway, Stack, insert_upstream
+from tests.acceptance.test_structured_output import (  # noqa: F401
+    test_a_streamed_answer_matches_its_schema,
+    test_an_answer_matches_its_schema,
+    test_the_sdk_parses_an_answer_into_a_class,
+)
 from tests.acceptance.test_tools import CITIES, WEATHER
 from tests.benchmarks.arms import VllmArguments, vllm
 from tests.benchmarks.rounds import Arm
@@ -77,6 +85,12 @@ def models(stack: Stack, gateway: Gateway, server: Arm) -> dict[str, str]:
 def model(models: dict[str, str], request: pytest.FixtureRequest) -> str:
     """Return the model behind each dialect in turn."""
     return models[request.param]
+
+
+@pytest.fixture
+def real_model(model: str) -> str:
+    """Return it as the tests that are imported here call it."""
+    return model
 
 
 def asked(model: str, content: str, **fields: Any) -> dict[str, Any]:

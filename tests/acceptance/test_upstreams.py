@@ -1,6 +1,7 @@
 """Tandem in front of Tandem: models that an upstream runs, through each of its dialects.
 
-The tests of tools and of Chat that are imported here run once more, with such models.
+The upstream is an install of its own here, which can be killed and looked into. Everything that a
+model does is tested by the tests that are marked `every_route`.
 """
 
 from __future__ import annotations
@@ -18,32 +19,13 @@ import pytest
 from psycopg import sql
 
 from inference.transport.frames import EngineState
-from tests.acceptance.client import ENDLESS, WHOLE_STREAM, Client, names_of, script, text_of
+from tests.acceptance.client import ENDLESS, Client, script
+from tests.acceptance.routes import UPSTREAMS, Origin, add_far_models, start_worker
 from tests.acceptance.stack import Gateway, Stack, ending, free_port, insert_upstream
-from tests.acceptance.test_chat import (  # noqa: F401
-    test_a_calls_result_goes_back_to_the_model,
-    test_an_answer_is_cut_where_it_may_not_go_on,
-    test_bug_12_a_stop_of_any_number_ends_the_answer,
-    test_bug_65_a_call_ends_with_tool_calls,
-    test_usage_is_streamed_only_where_asked_for,
-)
-from tests.acceptance.test_tools import (  # noqa: F401
-    test_a_call_has_its_name_and_arguments,
-    test_a_result_goes_back_to_the_model,
-    test_arguments_arrive_piece_by_piece,
-    test_malformed_arguments_are_repaired,
-    test_parallel_calls_are_blocks_of_their_own,
-    test_parallel_calls_can_be_switched_off,
-    test_text_comes_before_a_call,
-)
 
 pytestmark = pytest.mark.acceptance
 
 THERE = "Vendor/There-1"
-DIALECTS = {"openai": "/v1", "anthropic": ""}
-# Tandem takes the switch of reasoning in Chat as vLLM does.
-OPTIONS = {"openai": {"accepts": ["chat_template_kwargs"]}, "anthropic": {}}
-THOUGHT = "They ask for the capital."
 
 
 class Upstairs:
@@ -80,32 +62,13 @@ def upstairs() -> Iterator[Upstairs]:
 @pytest.fixture(scope="module")
 def models(stack: Stack, gateway: Gateway, upstairs: Upstairs) -> dict[str, str]:
     """Return the names here of the model there, by the dialect that leads to it."""
-    key_file = stack.layout.data_dir / "upstream-key"
-    key_file.write_text(upstairs.stack.key)
-    names = {}
-    for dialect, path in DIALECTS.items():
-        url = f"http://127.0.0.1:{upstairs.port}{path}"
-        insert_upstream(
-            stack.layout.database_url,
-            dialect,
-            base_url=url,
-            key=f"${{file:{key_file}}}",
-            retries=0,
-        )
-        names[dialect] = stack.add_model(
-            f"through-{dialect}",
-            backend=dialect,
-            upstream_id=dialect,
-            upstream_model=THERE,
-            upstream_options=OPTIONS[dialect],
-            reasoning="default_on",
-        )
-        stack.start_worker(names[dialect])
-        gateway.wait_for_model(names[dialect])
-    return names
+    origin = Origin("upstairs", upstairs.gateway.url, upstairs.stack.key)
+    found = add_far_models(stack, origin, {THERE: {"reasoning": "default_on"}})
+    start_worker(stack, gateway, found.values())
+    return {dialect: name for (dialect, _), name in found.items()}
 
 
-@pytest.fixture(params=DIALECTS)
+@pytest.fixture(params=UPSTREAMS)
 def dialect(request: pytest.FixtureRequest) -> str:
     """Return each dialect of upstreams in turn."""
     return str(request.param)
@@ -123,20 +86,6 @@ def refused(response: httpx.Response, status: int) -> str:
     return str(response.json()["error"]["message"])
 
 
-def test_messages_are_answered_and_streamed(client: Client, model: str) -> None:
-    said = script(text="One two three.", thinking=THOUGHT)
-    whole = client.ask(model, said, thinking={"type": "disabled"}).json()
-    with client.stream(model, "Hello.") as stream:
-        frames = stream.rest()
-
-    assert whole["model"] == model
-    assert [block["type"] for block in whole["content"]] == ["text"]
-    assert whole["content"][0]["text"] == "One two three."
-    assert names_of(frames) == WHOLE_STREAM
-    assert text_of(frames) == "All work and no play makes Jack a dull boy."
-    assert frames[0].data["message"]["model"] == model
-
-
 def test_usage_is_the_upstreams(client: Client, model: str, upstairs: Upstairs) -> None:
     said = script(text="One two three.", cached_tokens=3)
     there = Client(upstairs.gateway.url, upstairs.stack.key)
@@ -149,22 +98,6 @@ def test_usage_is_the_upstreams(client: Client, model: str, upstairs: Upstairs) 
 
     for name in ("input_tokens", "cache_read_input_tokens", "output_tokens"):
         assert usage[name] == expected[name]
-
-
-def test_reasoning_is_told_apart(chat: openai.OpenAI, model: str) -> None:
-    asked: dict[str, Any] = {"role": "user", "content": script(thinking=THOUGHT, text="Paris.")}
-    said = chat.chat.completions.create(model=model, messages=[asked])  # type: ignore[list-item]
-
-    assert said.model == model
-    assert said.choices[0].message.content == "Paris."
-    assert said.choices[0].message.to_dict()["reasoning_content"] == THOUGHT
-
-
-def test_responses_are_answered(chat: openai.OpenAI, model: str) -> None:
-    said = chat.responses.create(model=model, input=script(text="Paris."))
-
-    assert said.model == model
-    assert said.output_text == "Paris."
 
 
 def test_a_prompt_that_is_too_long_there_is_told_in_the_words_that_clients_look_for(
@@ -181,8 +114,9 @@ def test_what_a_dialect_cannot_carry_is_refused_by_name(
     chat: openai.OpenAI,
     models: dict[str, str],
 ) -> None:
-    assert "`top_k`" in refused(client.ask(models["openai"], "Hello.", top_k=3), 400)
     asked: dict[str, Any] = {"role": "user", "content": "Hello."}
+    body = {"model": models["openai"], "messages": [asked], "min_p": 0.1}
+    assert "`min_p`" in refused(client.http.post("/v1/chat/completions", json=body), 400)
     with pytest.raises(openai.BadRequestError, match="`seed`"):
         chat.chat.completions.create(
             model=models["anthropic"],

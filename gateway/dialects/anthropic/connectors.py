@@ -9,19 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from gateway.dialects.anthropic.tools import AnyTool, McpToolset
+from gateway.dialects.connectors import MAX_SERVERS, ServerName, ServerUrl
 from gateway.dialects.validation import Wire, invalid
 from inference.request import RequestedServer
-
-_MAX_SERVERS = 20
-
-
-def _a_web_address(url: str) -> str:
-    if not url.startswith(("https://", "http://")):
-        raise ValueError("Input should be an http or https URL")
-    return url
 
 
 class McpToolConfiguration(Wire):
@@ -35,13 +28,13 @@ class McpServerBody(Wire):
     """A server that the request brings along. Its token goes to it and nowhere else."""
 
     type: Literal["url"]
-    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-    url: Annotated[str, Field(max_length=2048), AfterValidator(_a_web_address)]
+    name: ServerName
+    url: ServerUrl
     authorization_token: str | None = None
     tool_configuration: McpToolConfiguration | None = None
 
 
-McpServers = Annotated[list[McpServerBody], Field(max_length=_MAX_SERVERS, fail_fast=True)]
+McpServers = Annotated[list[McpServerBody], Field(max_length=MAX_SERVERS, fail_fast=True)]
 
 
 def check_connectors(

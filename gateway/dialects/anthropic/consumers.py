@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from gateway.accounting.desk import Visit
 from gateway.dialects.anthropic.encode import MessageStream, failure, message
 from gateway.dialects.anthropic.models import decode_page, render_list, render_model
 from gateway.dialects.anthropic.parse import image_sources, to_request
@@ -61,19 +62,23 @@ class _MessagesPrompt(PromptConsumer):
     path: ClassVar[str]
     raw_body: ClassVar[type[RawBody]]
 
-    async def read(self, decode: Decode) -> _Read:
-        """Check and translate the body, images fetched. Raises `TandemError` for what is wrong."""
+    async def read(self, decode: Decode, fallback: ModelEntry | None = None) -> _Read:
+        """Check and translate the body, images fetched. Raises `TandemError` for what is wrong.
+
+        With a `fallback`, as if it had named that one.
+        """
 
         def check(
             obj: dict[str, Any], unknown: UnknownFields
         ) -> tuple[MessagesBody | RawBody, tuple[str, ...]]:
-            if raw := raw_entry(self.services.directory.catalogue, obj):
+            named = obj if fallback is None else {"model": fallback.id}
+            if raw := raw_entry(self.services.directory.catalogue, named):
                 return decode_raw(obj, raw_parameters(raw), self.raw_body), ()
             connectors = self.services.config.MCP_SERVERS_IN_REQUESTS
             return decode(obj, unknown, connectors=connectors)
 
         body = await self.decode(check)
-        entry = self.find_model(body.model)
+        entry = fallback or self.find_model(body.model)
         context = self.context(entry)
         if isinstance(body, RawBody):
             return _Read(body, entry, raw_request(body, context, self._raw(body)))
@@ -122,17 +127,26 @@ class MessagesConsumer(_MessagesPrompt, AnswerConsumer):
 
     async def handle(self, request: ApiRequest) -> None:
         """Check everything, then queue the request and relay its answer."""
-        body, entry, prompt = await self.read(decode_messages)
         message_id = f"msg_{request.id}"
-        async with self.running(self.visit(entry, prompt, stream=bool(body.stream))) as run:
-            if not body.stream:
+        visit = await self._visit()
+
+        async def read_for(fallback: ModelEntry) -> list[Visit]:
+            return [await self._visit(fallback)]
+
+        async with self.running(visit, read_for) as run:
+            model = run.request.model
+            if not visit.stream:
                 answer = await fold(run)
                 if not await self.pass_on(answer):
-                    await self.respond_json(message(answer, message_id, entry.id))
-            elif prompt.raw is not None:
+                    await self.respond_json(message(answer, message_id, model))
+            elif run.request.raw is not None:
                 await self.relay(run, RawStream(request.public_id))
             else:
-                await self.relay(run, MessageStream(message_id, entry.id, request.public_id))
+                await self.relay(run, MessageStream(message_id, model, request.public_id))
+
+    async def _visit(self, fallback: ModelEntry | None = None) -> Visit:
+        body, entry, prompt = await self.read(decode_messages, fallback)
+        return self.visit(entry, prompt, stream=bool(body.stream))
 
     def encode_failure(self, error: TandemError) -> bytes:
         """An error after the first byte is an event."""

@@ -41,6 +41,7 @@ STOP_REASONS: dict[FinishReason, str] = {
     FinishReason.STOP_SEQUENCE: "stop_sequence",
     FinishReason.TOOL_USE: "tool_use",
     FinishReason.PAUSE: "pause_turn",
+    FinishReason.REFUSAL: "refusal",
 }
 
 _MCP = "mcptoolu_"

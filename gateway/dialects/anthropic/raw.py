@@ -6,6 +6,7 @@ what it says comes back as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from pydantic import Field, ValidationError
 from gateway.dialects.anthropic.encode import PING, failure
 from gateway.dialects.anthropic.wire import Tokens
 from gateway.dialects.context import ParseContext
-from gateway.dialects.validation import Wire, first_error
+from gateway.dialects.validation import Wire, first_error, invalid
 from gateway.http.sse import COMMENT
 from inference.errors import TandemError
 from inference.events import Event, Failed, Finished, RawFrame
@@ -28,6 +29,10 @@ COUNT_TOKENS = "/v1/messages/count_tokens"
 # caller, and whatever is about one connection only.
 _CARRIED = frozenset({"user-agent", "x-app", "traceparent", "tracestate"})
 _CARRIED_FAMILIES = ("anthropic-", "x-claude-code-", "x-stainless-")
+# Whose account is used there is the operator's to say.
+_STAYS_HERE = frozenset({"anthropic-organization-id", "anthropic-workspace-id"})
+# What HTTP has in no header: sent on, it would be refused as the service's own mistake.
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -60,13 +65,20 @@ def decode_raw(
 
 
 def carried_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return those of a request's headers that travel with its body, in their order."""
+    """Return those of a request's headers that travel with its body, in their order.
+
+    Raises INVALID_REQUEST for one that no upstream would take.
+    """
     decoded = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers)
-    return tuple(
+    carried = tuple(
         (name, value)
         for name, value in decoded
-        if name in _CARRIED or name.startswith(_CARRIED_FAMILIES)
+        if name in _CARRIED or (name.startswith(_CARRIED_FAMILIES) and name not in _STAYS_HERE)
     )
+    for name, value in carried:
+        if _FORBIDDEN.search(value):
+            raise invalid(f"{name}: control characters are not allowed in a header")
+    return carried
 
 
 def carried_path(path: str, query: Sequence[tuple[str, str]]) -> str:

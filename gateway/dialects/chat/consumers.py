@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import uuid_utils
 
+from gateway.accounting.desk import Visit
 from gateway.dialects.chat.encode import ChunkStream, Shape, completion, failure
 from gateway.dialects.chat.parse import another_choice, image_sources, to_request
 from gateway.dialects.chat.wire import ChatBody, decode_chat
@@ -27,19 +28,23 @@ class ChatConsumer(AnswerConsumer):
     async def handle(self, request: ApiRequest) -> None:
         """Check everything, then queue the request and relay its answers."""
         body = await self.decode(decode_chat)
-        entry = self.find_model(body.model)
-        prompts = await self._prompts(body, entry)
-        shape = Shape(
-            completion_id=f"chatcmpl-{request.id}",
-            model=entry.id,
-            created_s=int(time.time()),
-            tier="flex" if body.wants_flex else "default",
-            choices=body.choices,
-            usage=body.wants_usage,
-            reasoning=body.shows_reasoning,
-        )
-        visits = [self.visit(entry, prompt, stream=bool(body.stream)) for prompt in prompts]
-        async with self.choosing(visits) as choices:
+
+        async def read_for(entry: ModelEntry) -> list[Visit]:
+            prompts = await self._prompts(body, entry)
+            return [self.visit(entry, prompt, stream=bool(body.stream)) for prompt in prompts]
+
+        visits = await read_for(self.find_model(body.model))
+        async with self.choosing(visits, read_for) as choices:
+            shape = Shape(
+                completion_id=f"chatcmpl-{request.id}",
+                model=choices.model,
+                created_s=int(time.time()),
+                tier="flex" if body.wants_flex else "default",
+                choices=body.choices,
+                shares_prompt=choices.shares_prompt,
+                usage=body.wants_usage,
+                reasoning=body.shows_reasoning,
+            )
             if body.stream:
                 await self.relay(choices, ChunkStream(shape))
             else:

@@ -40,6 +40,7 @@ FINISH_REASONS: dict[FinishReason, str] = {
     FinishReason.TOOL_USE: "tool_calls",
     # Nobody here can send it back, so it is never said.
     FinishReason.PAUSE: "stop",
+    FinishReason.REFUSAL: "content_filter",
 }
 
 DONE = b"data: [DONE]\n\n"
@@ -55,7 +56,7 @@ class Shape:
     """What an answer repeats of its request, and what of it is wanted.
 
     `created_s` is in seconds of Unix time; `tier` is the service tier that served it; `usage` asks
-    a stream for its token counts.
+    a stream for its token counts. With `shares_prompt` the prompt of several answers counts once.
     """
 
     completion_id: str
@@ -63,6 +64,7 @@ class Shape:
     created_s: int
     tier: str = "default"
     choices: int = 1
+    shares_prompt: bool = True
     usage: bool = False
     reasoning: bool = True
 
@@ -89,6 +91,9 @@ class ChunkStream:
         number, said = event
         choice = self._choices[number]
         match said:
+            case Started():
+                # Clients put answers into a list in the order in which they begin.
+                return b"".join(each.begin() for each in self._choices[: number + 1])
             case TextDelta(text=text, logprobs=logprobs):
                 return choice.text(text, logprobs)
             case ThinkingDelta(text=text):
@@ -97,7 +102,7 @@ class ChunkStream:
                 self.over = True
                 return failure(TandemError(code, message))
             case Finished(usage=usage):
-                self._used.append(usage.of_choice(number))
+                self._used.append(_used(usage, number, self._shape))
                 return choice.finish(said) + self._end()
         return choice.feed(said)
 
@@ -134,13 +139,19 @@ class _Choice:
         self._thought = self._cut({"reasoning_content": "@", "reasoning": "@"})
         self._arguments: list[bytes] = []
 
+    def begin(self) -> bytes:
+        """Return the frame of the beginning.
+
+        A run that another engine took over starts again: only the first start is told.
+        """
+        if self._begun:
+            return b""
+        self._begun = True
+        return self._delta({"role": "assistant", "content": "", "refusal": None})
+
     def feed(self, event: Event) -> bytes:
-        """Return the frames of a beginning, or of a call."""
+        """Return the frames of a call."""
         match event:
-            case Started() if not self._begun:
-                # A run that another engine took over starts again: only the first start is told.
-                self._begun = True
-                return self._delta({"role": "assistant", "content": "", "refusal": None})
             case ToolCallStarted(id=call_id, name=name):
                 return self._close() + self._open(call_id, name)
             case ToolCallDelta(arguments=arguments):
@@ -199,13 +210,17 @@ def failure(error: TandemError) -> bytes:
 
 def completion(answers: Sequence[Answer], shape: Shape) -> bytes:
     """Return the JSON completion of whole answers, the first choice's first."""
-    used = [answer.finished.usage.of_choice(index) for index, answer in enumerate(answers)]
+    used = [_used(answer.finished.usage, index, shape) for index, answer in enumerate(answers)]
     # One by one: with log probabilities each may have megabytes, and far more as objects.
     choices = [
         msgspec.Raw(_encode(_choice(index, answer, shape))) for index, answer in enumerate(answers)
     ]
     head = _head(shape, "chat.completion")
     return _encode(head | {"choices": choices, "usage": _usage(used)})
+
+
+def _used(usage: Usage, index: int, shape: Shape) -> Usage:
+    return usage.without_prompt() if index and shape.shares_prompt else usage
 
 
 def _head(shape: Shape, kind: str) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def to_request(
         lane=context.lane,
         owner=context.owner,
         cache_salt=context.cache_salt,
+        shares_prompt=context.shares_prompt,
         tools=tools,
         tool_choice=choice,
         thinking=thinking,

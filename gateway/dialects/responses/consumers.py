@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from gateway.accounting.desk import Visit
 from gateway.dialects.context import ParseContext
 from gateway.dialects.responses.encode import ResponseEncoder, Shape, render, status_of
 from gateway.dialects.responses.items import Item, created_at_s
@@ -25,6 +26,7 @@ from gateway.serving.prompts import PromptConsumer
 from inference.catalogue import ModelEntry
 from inference.fold import Answer, fold
 from inference.request import GenerationRequest, Lane
+from inference.transport.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,21 +48,36 @@ class _ResponsesPrompt(PromptConsumer):
 
     async def read(self) -> _Asked:
         """Check and translate the body, images fetched. Raises `TandemError` for what is wrong."""
-        obj, body = await self.decode(_check)
+        obj, body = await self.decode(self._check_body)
         placement = place(obj)
         entry = self.find_model(body.model)
         history = await self._history(body)
         if wanted := references(body):
             # The response is kept with the items themselves.
             obj = put_in(obj, await self.services.responses.items(self.principal, wanted))
-            body = (await self.aside(lambda: decode(obj))).body
-        sources = await self.aside(lambda: image_sources(body, history)) if entry.vision else []
-        images = await self.images(entry, sources)
+            checked, _ = await self.aside(lambda: self._check_body(obj))
+            body = checked[1]
         context = self._context(body, entry, placement)
-        prompt = await self.aside(lambda: to_request(body, context, images, history))
+        prompt = await self.prompt(body, history, entry, context)
         return _Asked(
             obj=obj, body=body, placement=placement, entry=entry, history=history, prompt=prompt
         )
+
+    async def prompt(
+        self, body: ResponsesBody, history: list[Item], entry: ModelEntry, context: ParseContext
+    ) -> GenerationRequest:
+        """Translate a body for a model, images fetched. Raises `TandemError` for what is wrong."""
+        sources = await self.aside(lambda: image_sources(body, history)) if entry.vision else []
+        images = await self.images(entry, sources)
+        return await self.aside(lambda: to_request(body, context, images, history))
+
+    def _check_body(
+        self, obj: dict[str, Any], unknown: UnknownFields = "ignore"
+    ) -> tuple[tuple[dict[str, Any], ResponsesBody], tuple[str, ...]]:
+        """Return the body as it was sent and as it was read, and its fields without effect."""
+        connectors = self.services.config.MCP_SERVERS_IN_REQUESTS
+        body, ignored = decode(obj, unknown, connectors=connectors)
+        return (obj, body), ignored
 
     async def _history(self, body: ResponsesBody) -> list[Item]:
         if not body.previous_response_id:
@@ -74,14 +91,6 @@ class _ResponsesPrompt(PromptConsumer):
             deadline_s = time.time() + placement.window_s
             return replace(self.context(entry, Lane.BACKGROUND), deadline_s=deadline_s)
         return self.context(entry, Lane.FLEX if body.service_tier == Lane.FLEX else Lane.REALTIME)
-
-
-def _check(
-    obj: dict[str, Any], unknown: UnknownFields
-) -> tuple[tuple[dict[str, Any], ResponsesBody], tuple[str, ...]]:
-    """Return the body as it was sent, as it was read, and the names of fields without effect."""
-    body, ignored = decode(obj, unknown)
-    return (obj, body), ignored
 
 
 class InputTokensConsumer(_ResponsesPrompt):
@@ -112,14 +121,21 @@ class ResponsesConsumer(_ResponsesPrompt, BackgroundConsumer):
         if asked.placement is not None:
             await self.answer_in_background(draft, asked.placement)
         else:
-            await self._answer_now(draft)
+            await self._answer_now(draft, asked)
 
-    async def _answer_now(self, draft: Draft) -> None:
+    async def _answer_now(self, draft: Draft, asked: _Asked) -> None:
+        async def read_for(entry: ModelEntry) -> list[Visit]:
+            context = self._context(asked.body, entry, None)
+            prompt = await self.prompt(asked.body, asked.history, entry, context)
+            return [self.visit(entry, prompt, stream=draft.visit.stream)]
+
+        async with self.running(draft.visit, read_for) as run:
+            visit = draft.visit._replace(prompt=run.request)
+            await self._answer_by(run, draft._replace(visit=visit))
+
+    async def _answer_by(self, run: Run, draft: Draft) -> None:
         shape = self._shape(draft)
-        async with (
-            self.running(draft.visit) as run,
-            self.services.responses.keep(draft, run) as source,
-        ):
+        async with self.services.responses.keep(draft, run) as source:
             if draft.visit.stream:
                 self.encoder = ResponseEncoder(shape, clock=lambda: source.ended_at_s)
                 await self.relay(source, self.encoder)

@@ -32,7 +32,6 @@ from inference.events import (
     ThinkingDelta,
     ToolCallDelta,
     ToolCallStarted,
-    Usage,
 )
 
 __all__ = ["ResponseEncoder", "Shape", "render", "status_of"]
@@ -208,21 +207,21 @@ class ResponseEncoder:
         closed = self._close(status)
         if self._shape.completed_at_s is None and self._clock is not None:
             self._shape = replace(self._shape, completed_at_s=self._clock())
-        return closed + self._end(f"response.{status}", status, usage=finished.usage)
+        return closed + self._end(f"response.{status}", status, finished=finished)
 
     def _end(
         self,
         kind: str,
         status: str,
         *,
-        usage: Usage | None = None,
+        finished: Finished | None = None,
         error: TandemError | None = None,
     ) -> bytes:
         self.over = True
         output = list(self._items)
         if self._open is not None:
             output.append(self._open.item("incomplete"))
-        response = respond(self._shape, status, output, usage=usage, error=error)
+        response = respond(self._shape, status, output, finished=finished, error=error)
         return self._create() + self._frame(kind, {"response": response})
 
     def _state(self, kind: str, status: str) -> bytes:

@@ -106,6 +106,12 @@ class ResponsesMcpCall(Wire):
         return json.dumps(self.error)
 
 
+class ResponsesMcpList(Wire):
+    """The tools that a server was found to have. They are looked up anew: it has no effect."""
+
+    type: Literal["mcp_list_tools"]
+
+
 class ResponsesReasoningText(Wire):
     """A piece of reasoning, or of its summary."""
 
@@ -138,6 +144,7 @@ InputItem = Annotated[
     | Annotated[ResponsesCall, Tag(tag("item", "function_call"))]
     | Annotated[ResponsesCallOutput, Tag(tag("item", "function_call_output"))]
     | Annotated[ResponsesMcpCall, Tag(tag("item", "mcp_call"))]
+    | Annotated[ResponsesMcpList, Tag(tag("item", "mcp_list_tools"))]
     | Annotated[ResponsesReasoning, Tag(tag("item", "reasoning"))]
     | Annotated[ResponsesItemReference, Tag(tag("item", "item_reference"))],
     by_type("item", "message"),

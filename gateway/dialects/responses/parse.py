@@ -14,7 +14,13 @@ from gateway.dialects.responses.history import (
     read_items,
 )
 from gateway.dialects.responses.items import Item
-from gateway.dialects.responses.tools import canonical_choice, canonical_tools, check_choice
+from gateway.dialects.responses.tools import (
+    canonical_choice,
+    canonical_tools,
+    check_choice,
+    mcp_servers,
+    requested_servers,
+)
 from gateway.dialects.responses.turns import conversation
 from gateway.dialects.responses.wire import ResponsesBody, ResponsesJsonSchema
 from gateway.dialects.sampling import top_k
@@ -52,7 +58,8 @@ def to_request(
     needed. Raises INVALID_REQUEST where items do not fit together, when the model may not be sent
     images at all, and for a choice of a tool that is not there.
     """
-    check_choice(body.tools, body.tool_choice, server_tools=context.server_tools)
+    brings_servers = any(mcp_servers(body.tools))
+    check_choice(body.tools, body.tool_choice, server_tools=context.server_tools or brings_servers)
     earlier, given = read_items(history_items), body.input or []
     check_references(given)
     check_history(earlier, given)
@@ -82,6 +89,7 @@ def to_request(
             body.tool_choice, parallel=body.parallel_tool_calls is not False
         ),
         thinking=context.thinks(_thinking(body)),
+        servers=requested_servers(body.tools, body.tool_choice),
         output_schema=_output_schema(body),
     )
 

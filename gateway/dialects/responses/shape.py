@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.dialects.responses.items import Item, output_items, public_id
 from gateway.errors import shown
 from inference.errors import ErrorCode, TandemError
-from inference.events import Finished, FinishReason, Usage
+from inference.events import CUT_SHORT, Finished, FinishReason, Usage
 from inference.fold import Answer
 
 # The few codes that a response's error may have; everything else is the server's.
@@ -26,6 +26,13 @@ _ERROR_CODES = {
         "rate_limit_exceeded",
     ),
 }
+
+
+# What of an MCP server is told again. Its keys are not.
+_MCP_FIELDS = (
+    *("type", "server_label", "server_url", "server_description"),
+    *("allowed_tools", "require_approval"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +54,7 @@ class Shape:
 
 def status_of(finished: Finished) -> str:
     """Return the status of a response whose answer ended so."""
-    return "incomplete" if finished.reason is FinishReason.LENGTH else "completed"
+    return "incomplete" if finished.reason in CUT_SHORT else "completed"
 
 
 def render(
@@ -62,7 +69,7 @@ def render(
         return respond(shape, status, error=error)
     last = "completed" if status == "completed" else "incomplete"
     output = output_items(shape.id, answer, shape.body, status=last)
-    return respond(shape, status, output, usage=answer.finished.usage, error=error)
+    return respond(shape, status, output, finished=answer.finished, error=error)
 
 
 def respond(
@@ -70,7 +77,7 @@ def respond(
     status: str,
     output: Sequence[Item] = (),
     *,
-    usage: Usage | None = None,
+    finished: Finished | None = None,
     error: TandemError | None = None,
 ) -> dict[str, Any]:
     """Return the response object with items that were made already."""
@@ -83,13 +90,18 @@ def respond(
         "status": status,
         "background": shape.background,
         "error": _error(error),
-        "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+        "incomplete_details": _why(finished) if status == "incomplete" else None,
         "model": shape.model,
         "output": list(output),
         "service_tier": shape.service_tier,
-        "usage": _usage(usage),
+        "usage": _usage(finished.usage if finished else None),
         **_asked(shape.body),
     }
+
+
+def _why(finished: Finished | None) -> dict[str, str]:
+    refused = finished is not None and finished.reason is FinishReason.REFUSAL
+    return {"reason": "content_filter" if refused else "max_output_tokens"}
 
 
 def _error(error: TandemError | None) -> dict[str, Any] | None:
@@ -135,7 +147,7 @@ def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
         "temperature": body.get("temperature"),
         "text": {"format": {"type": "text"}} | text,
         "tool_choice": _choice(body.get("tool_choice")),
-        "tools": [_function(tool) for tool in body.get("tools") or () if _is_function(tool)],
+        "tools": list(_tools(body.get("tools") or ())),
         "top_logprobs": body.get("top_logprobs") or 0,
         "top_p": body.get("top_p"),
         "truncation": body.get("truncation") or "disabled",
@@ -143,8 +155,13 @@ def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_function(tool: Mapping[str, Any]) -> bool:
-    return tool.get("type") == "function"
+def _tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for tool in tools:
+        match tool.get("type"):
+            case "function":
+                yield _function(tool)
+            case "mcp":
+                yield {name: tool.get(name) for name in _MCP_FIELDS}
 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from gateway.dialects.connectors import MAX_SERVERS
 from gateway.dialects.functions import Function, function_tool
+from gateway.dialects.responses.connectors import ResponsesMcpTool
 from gateway.dialects.validation import Wire, invalid_at, tag
-from inference.request import Tool, ToolChoice, ToolMode
+from inference.request import RequestedServer, Tool, ToolChoice, ToolMode
 
 
 class ResponsesTool(Function):
@@ -28,7 +30,7 @@ class ResponsesNestedTool(Wire):
 class ResponsesHostedTool(Wire):
     """A tool of any other kind, which nobody here can run. It is skipped."""
 
-    type: Annotated[str, Field(json_schema_extra={"not": {"const": "function"}})]
+    type: Annotated[str, Field(json_schema_extra={"not": {"enum": ["function", "mcp"]}})]
 
 
 def _flat(value: Any) -> Any:
@@ -41,8 +43,9 @@ def _flat(value: Any) -> Any:
 
 def _kind(value: Any) -> str:
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    hosted = isinstance(kind, str) and kind != "function"
-    return tag("tool", "hosted" if hosted else "function")
+    if not isinstance(kind, str):
+        return tag("tool", "function")
+    return tag("tool", kind if kind in ("function", "mcp") else "hosted")
 
 
 AnyTool = Annotated[
@@ -51,6 +54,7 @@ AnyTool = Annotated[
         BeforeValidator(_flat, json_schema_input_type=ResponsesTool | ResponsesNestedTool),
         Tag(tag("tool", "function")),
     ]
+    | Annotated[ResponsesMcpTool, Tag(tag("tool", "mcp"))]
     | Annotated[ResponsesHostedTool, Tag(tag("tool", "hosted"))],
     Discriminator(_kind),
 ]
@@ -83,6 +87,14 @@ _Named = Annotated[
 ]
 
 
+class ResponsesMcpChoice(Wire):
+    """A tool of an MCP server, the caller's or the operator's."""
+
+    type: Literal["mcp"]
+    server_label: str
+    name: str
+
+
 class ResponsesAllowedTools(Wire):
     """The tools that may be called in this turn, out of all that are told."""
 
@@ -104,10 +116,11 @@ def _choice_shape(value: Any) -> str:
 ToolChoiceBody = Annotated[
     Annotated[ChoiceMode, Tag(tag("choice", "mode"))]
     | Annotated[_Named, Tag(tag("choice", "function"))]
+    | Annotated[ResponsesMcpChoice, Tag(tag("choice", "mcp"))]
     | Annotated[ResponsesAllowedTools, Tag(tag("choice", "allowed_tools"))],
     Discriminator(_choice_shape),
 ]
-Choice = ChoiceMode | ResponsesNamedTool | ResponsesAllowedTools
+Choice = ChoiceMode | ResponsesNamedTool | ResponsesMcpChoice | ResponsesAllowedTools
 
 
 def functions(tools: Sequence[AnyTool] | None) -> Iterator[ResponsesTool]:
@@ -124,8 +137,18 @@ def skipped_tools(tools: Sequence[AnyTool] | None) -> Iterator[str]:
             yield f"tools[{index}]"
 
 
-def check_tools(tools: Sequence[AnyTool] | None) -> None:
-    """Raise INVALID_REQUEST unless names are unique."""
+def mcp_servers(tools: Sequence[AnyTool] | None) -> Iterator[tuple[str, ResponsesMcpTool]]:
+    """Yield the MCP servers that the request brings along, each with its path."""
+    for index, tool in enumerate(tools or ()):
+        if isinstance(tool, ResponsesMcpTool):
+            yield f"tools[{index}]", tool
+
+
+def check_tools(tools: Sequence[AnyTool] | None, *, connectors: bool) -> None:
+    """Raise INVALID_REQUEST unless names are unique.
+
+    Without `connectors` requests may bring no MCP servers along.
+    """
     names: set[str] = set()
     for index, tool in enumerate(tools or ()):
         if not isinstance(tool, ResponsesTool):
@@ -133,6 +156,16 @@ def check_tools(tools: Sequence[AnyTool] | None) -> None:
         if tool.name in names:
             raise invalid_at(f"tools[{index}].name", f"Tool names must be unique: '{tool.name}'")
         names.add(tool.name)
+    labels: set[str] = set()
+    for path, server in mcp_servers(tools):
+        if not connectors:
+            raise invalid_at(path, "MCP servers that requests bring along are not used here")
+        if len(labels) == MAX_SERVERS:
+            raise invalid_at(path, f"more than {MAX_SERVERS} MCP servers")
+        label = server.server_label
+        if label in labels:
+            raise invalid_at(f"{path}.server_label", f"labels must be unique: '{label}'")
+        labels.add(label)
 
 
 def check_choice(
@@ -157,6 +190,8 @@ def _chosen(choice: Choice | None) -> list[str]:
     match choice:
         case ResponsesNamedTool(name=name):
             return [name]
+        case ResponsesMcpChoice(server_label=label, name=name):
+            return [f"{label}__{name}"]
         case ResponsesAllowedTools(tools=tools):
             return [tool.name for tool in tools]
     return []
@@ -177,6 +212,17 @@ def canonical_choice(choice: Choice | None, *, parallel: bool) -> ToolChoice:
             return ToolChoice(mode=ToolMode.NONE, parallel=parallel)
         case "required" | ResponsesAllowedTools(mode="required"):
             return ToolChoice(mode=ToolMode.ANY, parallel=parallel)
-        case ResponsesNamedTool(name=name):
+        case ResponsesNamedTool() | ResponsesMcpChoice():
+            (name,) = _chosen(choice)
             return ToolChoice(mode=ToolMode.NAMED, name=name, parallel=parallel)
     return ToolChoice(parallel=parallel)
+
+
+def requested_servers(
+    tools: Sequence[AnyTool] | None, choice: Choice | None
+) -> tuple[RequestedServer, ...]:
+    """Return the servers whose tools this turn may call."""
+    if isinstance(choice, ResponsesAllowedTools):
+        # It names functions only, and nothing else may be called.
+        return ()
+    return tuple(server.requested(path) for path, server in mcp_servers(tools))

@@ -13,6 +13,7 @@ from gateway.dialects.responses.history import (
     ResponsesCallOutput,
     ResponsesImage,
     ResponsesMcpCall,
+    ResponsesMcpList,
     ResponsesMessage,
     ResponsesReasoning,
     ResponsesRefusal,
@@ -64,6 +65,8 @@ def _turn(item: InputItem, images: Iterator[ImagePart] | None) -> Turn:
             return Turn(Role.ASSISTANT, [Piece(call)])
         case ResponsesMcpCall():
             return Turn(Role.ASSISTANT, _server_call(item))
+        case ResponsesMcpList():
+            return Turn(Role.ASSISTANT, [])
         case ResponsesReasoning(text=text):
             return Turn(Role.ASSISTANT, [Piece(ThinkingPart(text))] if text else [])
     raise AssertionError(f"a {type(item).__name__} has no place here")

@@ -174,7 +174,8 @@ class ResponsesBody(Wire):
     """The same seed gives the same answer, as far as the engine can."""
 
     tools: Tools | None = None
-    """What the model may call. Kinds other than `function` are skipped and listed as ignored."""
+    """What the model may call: functions, and MCP servers where the operator allows requests to
+    bring them along. Other kinds are skipped and listed as ignored."""
 
     tool_choice: ToolChoiceBody | None = None
     """Which tools the answer may or must call. Enforced in every form."""
@@ -225,7 +226,9 @@ class DecodedResponses(NamedTuple):
     ignored: tuple[str, ...]
 
 
-def decode(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> DecodedResponses:
+def decode(
+    obj: dict[str, Any], unknown: UnknownFields = "ignore", *, connectors: bool = False
+) -> DecodedResponses:
     """Check a decoded body.
 
     Raises INVALID_REQUEST that names the first wrong field, in `param` too; with `unknown` as
@@ -241,7 +244,7 @@ def decode(obj: dict[str, Any], unknown: UnknownFields = "ignore") -> DecodedRes
             raise invalid_at(name, problem)
     if not body.input and not body.previous_response_id:
         raise _without_input(obj)
-    check_tools(body.tools)
+    check_tools(body.tools, connectors=connectors)
     ignored = [*sorted(_unknown(obj)), *_unhonoured(body)]
     if ignored and unknown == "reject":
         raise rejection(body.model, ignored[0])

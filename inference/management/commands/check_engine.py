@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from inference.backends.port import Backend
 from inference.backends.registry import build_backend
+from inference.backends.upstream_check import check_model
 from inference.catalogue import ModelEntry, load_catalogue
 from inference.engine.canary import ask_canary, run_canary
 from inference.errors import TandemError
@@ -38,6 +39,9 @@ class Command(BaseCommand):
             raise CommandError(error.message) from None
 
     async def _check(self, entry: ModelEntry) -> None:
+        if entry.upstream is not None:
+            # It says more of what is wrong there than callers are told.
+            self._say("first answer", f"{await check_model(entry):.1f} s")
         backend = build_backend(entry, settings.TANDEM.DATA_DIR / "models")
         began_s = time.perf_counter()
         try:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from inference.catalogue import load_mcp_servers
-from inference.mcp.entry import McpServerEntry
-from inference.mcp.names import ListedTool
-from inference.mcp.pool import open_session
+from inference.mcp.check import list_tools
 from inference.mcp.session import ServerError
 
 
@@ -26,19 +23,12 @@ class Command(BaseCommand):
         if entry is None:
             raise CommandError(f"The catalogue has no MCP server named {server!r}.")
         try:
-            tools = asyncio.run(_tools(entry))
+            tools = asyncio.run(list_tools(entry))
         except ServerError as error:
             raise CommandError(f"{server} cannot be used: {error}") from None
-        for tool in tools:
+        for tool in tools.offered:
             self.stdout.write(f"{tool.name:24} {' '.join(tool.description.split())}".rstrip())
-        missing = set(entry.allowed_tools) - {tool.name for tool in tools}
-        for name in sorted(missing):
+        if tools.withheld:
+            self.stderr.write(f"Not in allowed_tools: {', '.join(tools.withheld)}.")
+        for name in tools.missing:
             self.stderr.write(f"It has no tool {name!r}, which allowed_tools names.")
-
-
-async def _tools(entry: McpServerEntry) -> Sequence[ListedTool]:
-    session = open_session(entry)
-    try:
-        return await session.tools()
-    finally:
-        await session.close()

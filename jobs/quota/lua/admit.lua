@@ -77,10 +77,24 @@ local function limit_refusal()
   return longest and answer('limited', unpack(longest))
 end
 
--- Asked for the second time because the first answer was lost: it is in already.
-if again then return answer('granted') end
-
 local hold = spend and spend[1] or 0
+
+-- Asked for again, because the first answer was lost or because it may cost more now: it is in
+-- already, and holds the most of what it was asked for with.
+if again then
+  local request = find({id})[id]
+  local more = hold - request.hold
+  if more > 0 then
+    local refusal = money_refusal(more, unpack(spend, 2, 4))
+    if refusal then return refusal end
+    team.held = team.held + more
+    request.hold = hold
+    save()
+    redis.call('HSET', REQUESTS, id, write_request(request))
+  end
+  return answer('granted')
+end
+
 local refusal = hold > 0 and money_refusal(unpack(spend, 1, 4)) or limited and limit_refusal()
 if refusal then return refusal end
 

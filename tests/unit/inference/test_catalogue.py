@@ -74,7 +74,11 @@ _FROZEN_SERVER = _SERVER | {"command": ("clock", "--now"), "allowed_tools": ("no
 
 @pytest.mark.django_db
 def test_an_entry_says_all_that_its_row_says() -> None:
-    row = Model.objects.create(**_ROW, upstream=Upstream.objects.create(**_UPSTREAM))
+    row = Model.objects.create(
+        **_ROW,
+        upstream=Upstream.objects.create(**_UPSTREAM),
+        fallback=Model.objects.create(id="other", context_tokens=1, enabled=False),
+    )
     row.mcp_servers.add(
         McpServer.objects.create(**_SERVER),
         McpServer.objects.create(name="away", command=["away"], enabled=False),
@@ -86,6 +90,7 @@ def test_an_entry_says_all_that_its_row_says() -> None:
     assert said == _ROW | {
         "aliases": ("fast",),
         "upstream": UpstreamEntry(**_UPSTREAM),
+        "fallback": "other",
         "mcp_servers": (McpServerEntry(**_FROZEN_SERVER),),
         "created_at": row.created_at,
     }

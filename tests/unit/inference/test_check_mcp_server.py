@@ -36,6 +36,7 @@ def test_it_names_an_allowed_tool_that_there_is_not() -> None:
     output, errors = _check(command=command, allowed_tools=["echo", "gone"])
     assert [line.split()[0] for line in output.splitlines()] == ["echo"]
     assert "'gone'" in errors
+    assert "Not in allowed_tools: fail, " in errors
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The system checks of upstreams."""
+"""The system checks of upstreams and fallbacks."""
 
 from __future__ import annotations
 
@@ -75,6 +75,28 @@ def test_w004_warns_of_options_that_there_are_not() -> None:
     add(upstream_options={"sytem": "Be brief."})
 
     assert "unknown field `sytem`" in found()["inference.W004"].msg
+
+
+def test_w005_warns_of_a_chain_of_fallbacks_and_of_a_circle() -> None:
+    last = Model.objects.create(id="last", context_tokens=1, backend="scripted")
+    middle = Model.objects.create(id="middle", context_tokens=1, backend="scripted", fallback=last)
+    assert found() == {}
+    Model.objects.create(id="first", context_tokens=1, backend="scripted", fallback=middle)
+    messages = [each.msg for each in run_checks(databases=["default"])]
+    assert "first falls back to middle, which falls back to last itself." in messages
+    assert "middle falls back to last and is the fallback of first." in messages
+    assert "one other model" in str(found()["inference.W005"].hint)
+
+    Model.objects.filter(pk="first").update(fallback=None)
+    Model.objects.filter(pk="last").update(fallback=last)
+    assert found().keys() == {"inference.W005"}
+
+
+def test_w006_warns_of_a_fallback_that_is_off() -> None:
+    off = Model.objects.create(id="off", context_tokens=1, backend="scripted", enabled=False)
+    Model.objects.create(id="first", context_tokens=1, backend="scripted", fallback=off)
+
+    assert found()["inference.W006"].msg == "first falls back to off, which is disabled."
 
 
 def test_a_model_that_is_off_is_nobodys_concern() -> None:

@@ -88,11 +88,12 @@ def test_a_background_response_is_answered_by_an_engine() -> None:
     assert LedgerEntry.objects.get().request_id == told.pk
 
 
-def test_an_answer_that_was_cut_short_is_incomplete() -> None:
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.REFUSAL])
+def test_an_answer_that_was_cut_short_is_incomplete(reason: FinishReason) -> None:
     response_id = created()
     source = new_source()
     (item,) = source.claim(1)
-    source.finish([finished(item, reason=FinishReason.LENGTH)])
+    source.finish([finished(item, reason=reason)])
     assert stored(response_id).status == Status.INCOMPLETE
 
 

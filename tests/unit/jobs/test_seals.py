@@ -60,7 +60,7 @@ def test_every_field_of_a_row_is_sealed() -> None:
 
 
 def test_the_docs_list_the_fields_in_their_order() -> None:
-    listed = re.search(r"^( {6}id created_at [a-z_ \n]+?custom_id)$", DOCS, re.MULTILINE)
+    listed = re.search(r"^( {6}id created_at [a-z_ \n]+?requested_model)$", DOCS, re.MULTILINE)
     assert listed is not None
     assert tuple(listed[1].split()) == SEALED_FIELDS
 

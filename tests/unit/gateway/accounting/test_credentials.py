@@ -37,6 +37,16 @@ def test_a_body_without_any_is_kept_byte_for_byte() -> None:
         assert hide_in_body(body) == body
 
 
+def test_one_that_comes_twice_or_is_spelled_otherwise_is_hidden_too() -> None:
+    server = b'[{"authorization_token": "sk-1"}]'
+    for body in (
+        b'{"mcp_servers": %b, "mcp_servers": []}' % server,
+        b'{"mcp\\u005fservers": %b}' % server,
+        b'{"mcp_servers": [{"authorization\\u005ftoken": "sk-1"}]}',
+    ):
+        assert b"sk-1" not in hide_in_body(body)
+
+
 def test_whatever_is_in_their_place_does_no_harm() -> None:
     values: list[Any] = [None, 1, "mcp", {"authorization_token": 1}, [None, "mcp", []]]
     for value in values:

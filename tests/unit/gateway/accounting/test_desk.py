@@ -295,13 +295,13 @@ async def test_a_body_does_not_bound_what_an_image_costs(
     holds = []
     for prompt in (plain, seeing):
         rig = Rig()
-        asked = ApiRequest({"headers": []}, b"{}")
+        asked = ApiRequest({"headers": []}, BODY)
         visit = Visit(asked, PRINCIPAL, make_entry(context_tokens=9000), prompt, "a", False, ())
         await rig.desk.admit(visit, PriceList([make_price()]))
         spend = rig.limiter.claims[0].spend
         assert spend is not None
         holds.append(spend.hold_micros)
-    assert holds == [1026 + 2, 9000 + 2]
+    assert holds == [1024 + len(BODY) + 2, 9000 + 2]
 
 
 async def test_of_several_answers_only_the_first_counts_the_prompt(rig: Rig) -> None:
@@ -315,6 +315,19 @@ async def test_of_several_answers_only_the_first_counts_the_prompt(rig: Rig) -> 
     assert rig.closed.usage == Usage(prompt_tokens=0, cached_tokens=0, output_tokens=3)
     ((claim, prompt_tokens, output_tokens),) = rig.limiter.released
     assert (claim.input_tokens, prompt_tokens, output_tokens) == (0, 0, 3)
+
+
+async def test_of_several_answers_of_an_upstream_each_counts_the_prompt(rig: Rig) -> None:
+    prompt = msgspec.structs.replace(make_request("hi"), choice=1, shares_prompt=False)
+    ticket = await rig.admit(prompt=prompt)
+    run = Run(prompt, "queue", lambda _: None)
+    said: list[Event] = [Started(5), TextDelta("hello"), FINISHED]
+    for seq, event in enumerate(said):
+        run.receive(Frame(prompt.id, 0, "e1", seq, event))
+    ticket.close(run)
+    assert rig.closed.usage == USAGE
+    ((claim, *_),) = rig.limiter.released
+    assert claim.input_tokens == len(BODY) // 4
 
 
 async def test_of_several_answers_only_the_first_keeps_the_body(rig: Rig) -> None:
@@ -346,3 +359,65 @@ async def test_of_what_an_upstream_broke_off_is_recorded_what_there_was(rig: Rig
     ticket.close(run_of(Started(19), *map(RawFrame, STREAM[:3]), broken))
     assert rig.closed.answer == msgspec.msgpack.encode([RawPart(b"".join(STREAM[:3]))])
     assert (rig.closed.ending, rig.closed.usage.prompt_tokens) == (Ending.FAILED, 19)
+
+
+async def test_a_request_holds_what_it_may_cost_at_its_fallback_by_the_price_of_its_time(
+    rig: Rig,
+) -> None:
+    asked: list[datetime] = []
+
+    class Prices(PriceList):
+        def at(self, model: str, when: datetime) -> PriceVersion | None:
+            asked.append(when)
+            return super().at(model, when)
+
+    principal = msgspec.structs.replace(PRINCIPAL, prepaid=True)
+    prompt = make_request("hi", max_tokens=100)
+    ticket = await rig.admit(principal=principal, prompt=prompt)
+    other = Visit(
+        ApiRequest({"headers": []}, BODY), principal, make_entry(), prompt, "a", False, ()
+    )
+    await rig.desk.hold(ticket, other, Prices([make_price(output_micros_per_mtok=9_000_000)]))
+    first, second = rig.limiter.claims
+    assert second.request_id == first.request_id
+    assert second.spend is not None
+    assert second.spend.hold_micros == 1024 + 900
+    assert [moment.timestamp() for moment in asked] == [rig.admitted.at_s]
+    ticket.abandon()
+    assert rig.limiter.released == [(second, 0, 0)]
+
+
+async def test_what_is_held_is_given_back_though_the_fallback_is_free(rig: Rig) -> None:
+    principal = msgspec.structs.replace(PRINCIPAL, prepaid=True)
+    ticket = await rig.admit(principal=principal)
+    (claim,) = rig.limiter.claims
+    free = Visit(
+        ApiRequest({"headers": []}, BODY), principal, make_entry(), make_request(), "a", False, ()
+    )
+    await rig.desk.hold(ticket, free, PriceList([]))
+    ticket.abandon()
+    assert rig.limiter.released == [(claim, 0, 0)]
+
+
+async def test_a_request_that_goes_to_its_fallback_is_recorded_once_more(rig: Rig) -> None:
+    ticket = await rig.admit(body=b"{}")
+    other = Visit(
+        asked=ApiRequest({"headers": []}, b"{}"),
+        principal=PRINCIPAL,
+        entry=make_entry(id="near"),
+        prompt=msgspec.structs.replace(make_request("hi", max_tokens=7), model="near"),
+        dialect="anthropic",
+        stream=True,
+        ignored=("container",),
+    )
+    ticket.pass_on(other, attempts=2)
+    first, second = (record for record in rig.records if isinstance(record, Admitted))
+    assert second == msgspec.structs.replace(
+        first,
+        model="near",
+        requested_model="model-under-test",
+        attempts=2,
+        max_tokens=7,
+        ignored=("container",),
+        body=None,
+    )

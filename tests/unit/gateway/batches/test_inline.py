@@ -48,7 +48,9 @@ SCOPE = {
 
 def services(threads: DatabaseThreads) -> Services:
     directory = SimpleNamespace(catalogue=TERMS.catalogue, prices=TERMS.prices)
-    config = SimpleNamespace(UNKNOWN_FIELDS="ignore", REQUEST_TIMEOUT_S=10)
+    config = SimpleNamespace(
+        UNKNOWN_FIELDS="ignore", MCP_SERVERS_IN_REQUESTS=False, REQUEST_TIMEOUT_S=10
+    )
     made = SimpleNamespace(
         batch_threads=threads, database=threads, directory=directory, config=config, images=None
     )

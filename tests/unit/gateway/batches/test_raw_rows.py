@@ -19,9 +19,9 @@ from inference.fold import Answer, RawPart
 from inference.request import Lane, RawRequest
 from jobs.packing import pack_answer, unpack_request
 from tests.raw_messages import MESSAGE, named, request
-from tests.unit.gateway.batches.material import MODEL, NOW, TERMS, no_images
+from tests.unit.gateway.batches.material import MODEL, NOW, TERMS, USER, no_images
 
-HEADERS = (("anthropic-beta", "a,b"),)
+HEADERS = ((b"Anthropic-Beta", b"a,b"), (b"cookie", b"c"))
 (SEEING, BLIND) = TERMS.catalogue.entries
 FAR = msgspec.structs.replace(SEEING, backend="anthropic")
 RAW_TERMS = msgspec.structs.replace(TERMS, catalogue=Catalogue([FAR, BLIND]), headers=HEADERS)
@@ -60,7 +60,9 @@ def test_a_row_travels_byte_for_byte() -> None:
     body = request("seeing", stream=False)
     work = reader().read(Row(1, "a", body))
     made = unpack_request(work.request)
-    assert made.raw == RawRequest(path="/v1/messages", body=body, headers=HEADERS)
+    assert made.raw == RawRequest(
+        path="/v1/messages", body=body, headers=(("anthropic-beta", "a,b"),)
+    )
     assert (made.model, made.lane, made.messages) == (MODEL, Lane.BATCH, ())
     assert (work.model, work.max_tokens, work.ignored_fields) == (MODEL, 64, ())
     # Nobody knows what the upstream adds to the prompt: all of the context, and 64 tokens more.
@@ -100,3 +102,12 @@ def test_a_failed_row_has_the_upstreams_message() -> None:
     row = ended(outcome="failed", answer=b"", error_code="overloaded", error_message="Overloaded")
     error = json.loads(anthropic_line(row))["result"]["error"]
     assert error["error"] == {"type": "overloaded_error", "message": "Overloaded"}
+
+
+def test_a_header_that_no_upstream_would_take_fails_the_rows_that_it_would_travel_with() -> None:
+    terms = msgspec.structs.replace(RAW_TERMS, headers=((b"user-agent", b"curl\0"),))
+    made = RowReader(MESSAGES, terms, no_images)
+    with pytest.raises(TandemError, match="user-agent"):
+        made.read(Row(1, "a", request("seeing", stream=False)))
+    body = msgspec.json.encode({"model": BLIND.id, "max_tokens": 5, "messages": [USER]})
+    assert made.read(Row(1, "a", body)).model == BLIND.id

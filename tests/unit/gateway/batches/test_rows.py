@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from gateway.batches.endpoints import CHAT, INLINE, MESSAGES, RESPONSES
+from gateway.batches.endpoints import CHAT, INLINE, MESSAGES, RESPONSES, Rules
 from gateway.batches.rows import Row
 from gateway.image_source import ImageSource
 from inference.errors import ErrorCode, TandemError
@@ -131,7 +131,7 @@ def test_a_row_that_is_no_object_is_refused(body: bytes) -> None:
 def test_unknown_fields_are_noted_or_refused_as_the_operator_has_set() -> None:
     body = messages_body(**{"nobody\0knows": 1})
     assert reader(MESSAGES).read(row(body)).ignored_fields == ("nobody\ufffdknows",)
-    strict = reader(MESSAGES, msgspec.structs.replace(TERMS, unknown_fields="reject"))
+    strict = reader(MESSAGES, msgspec.structs.replace(TERMS, rules=Rules(unknown="reject")))
     with pytest.raises(TandemError, match="Extra inputs are not permitted"):
         strict.read(row(body))
 

@@ -158,6 +158,16 @@ async def test_one_that_is_streamed_has_a_log_and_a_seed(
     assert unpack_request(bytes(work.request)).sampling.seed is not None
 
 
+async def test_one_for_anthropic_s_api_has_no_seed_for_that_has_none(
+    store: Responses, threads: DatabaseThreads
+) -> None:
+    draft = a_draft(lane=Lane.BACKGROUND, stream=True)
+    far = draft.visit._replace(entry=make_entry(backend="anthropic"))
+    row = await store.background(draft._replace(visit=far), PLACEMENT, ANNOUNCED)
+    work = await threads.run(lambda: Work.objects.get(pk=row.pk))
+    assert unpack_request(bytes(work.request)) == draft.visit.prompt
+
+
 async def test_a_caller_that_leaves_meanwhile_changes_nothing(
     store: Responses, threads: DatabaseThreads
 ) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.serving.models import raw_entry, raw_parameters
+from gateway.keys import Principal
+from gateway.serving.models import parse_context, raw_entry, raw_parameters
 from inference.catalogue import Catalogue
 from inference.mcp.entry import McpServerEntry
+from inference.request import Lane
+from inference.upstreams import UpstreamEntry
 from tests.contracts.requests import make_entry
 
 ENTRY = make_entry(backend="anthropic", id="vendor/Far-1", aliases=("far",))
@@ -44,3 +47,27 @@ def test_what_the_operator_has_set_is_known_here() -> None:
         "max_tokens": 99
     }
     assert raw_parameters(ENTRY) == {}
+
+
+def test_answers_of_an_upstream_share_no_prompt() -> None:
+    far = UpstreamEntry(
+        name="there",
+        base_url="https://api.example.com",
+        key="",
+        connect_timeout_s=1,
+        read_timeout_s=1,
+        retries=0,
+        requests_per_minute=None,
+    )
+    shared = [
+        parse_context(
+            msgspec.structs.replace(NEAR, upstream=upstream),
+            Principal(key_id="k", key_name="k", team_id=1, team_name="t"),
+            request_id="r",
+            deadline_s=0,
+            lane=Lane.REALTIME,
+            cache_salt="s",
+        ).shares_prompt
+        for upstream in (None, far)
+    ]
+    assert shared == [True, False]

@@ -58,6 +58,7 @@ TEXT = (
 
 def read(*frames: object) -> list[Event]:
     answer = MessageAnswer(make_request("Hello."), Tally())
+    answer.sent()
     return [*(event for frame in frames for event in answer.read(frame)), *answer.end()]
 
 
@@ -119,6 +120,44 @@ def test_counts_that_cannot_be_are_none() -> None:
     usage = ending(read(start(input_tokens=8), *TEXT, last)).usage
 
     assert usage == Usage(prompt_tokens=8, cached_tokens=0, output_tokens=0)
+
+
+def test_calls_may_come_piece_by_piece_beside_each_other() -> None:
+    events = read(
+        start(input_tokens=5),
+        block(0, type="tool_use", id="toolu_1", name="one", input={}),
+        block(1, type="tool_use", id="toolu_2", name="two", input={}),
+        block(2, type="tool_use", id="toolu_3", name="three", input={"z": 3}),
+        delta(0, type="input_json_delta", partial_json='{"x":'),
+        delta(1, type="input_json_delta", partial_json='{"y":'),
+        delta(0, type="input_json_delta", partial_json=" 1}"),
+        delta(1, type="input_json_delta", partial_json=" 2}"),
+        *(stop(index) for index in range(3)),
+        end("tool_use"),
+    )
+
+    assert calls(events) == [("one", {"x": 1}), ("two", {"y": 2}), ("three", {"z": 3})]
+
+
+def test_a_call_without_arguments_holds_up_no_other() -> None:
+    answer = MessageAnswer(make_request("Hello."), Tally())
+    frames = [
+        start(input_tokens=5),
+        block(0, type="tool_use", id="toolu_1", name="one", input={}),
+        stop(0),
+        block(1, type="tool_use", id="toolu_2", name="two", input={}),
+    ]
+    events = [event for frame in frames for event in answer.read(frame)]
+
+    named = [event.name for event in events if isinstance(event, ToolCallStarted)]
+    assert named == ["one", "two"]
+
+
+def test_what_the_cache_was_given_counts_at_every_moment() -> None:
+    tally = Tally()
+    list(MessageAnswer(make_request("Hello."), tally).read(start(cache_creation_input_tokens=6)))
+
+    assert (tally.prompt_tokens, tally.cache_written_tokens) == (6, 6)
 
 
 def test_usage_that_never_comes_is_estimated() -> None:
@@ -194,7 +233,7 @@ def test_arguments_that_come_twice_are_taken_once() -> None:
         ("end_turn", FinishReason.END),
         ("max_tokens", FinishReason.LENGTH),
         ("model_context_window_exceeded", FinishReason.LENGTH),
-        ("refusal", FinishReason.END),
+        ("refusal", FinishReason.REFUSAL),
         ("something_new", FinishReason.END),
     ],
 )

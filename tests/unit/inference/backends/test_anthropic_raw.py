@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 import msgspec
 import pytest
 
+from inference.backends import upstream as upstream_module
 from inference.backends.anthropic_upstream import AnthropicProvider
+from inference.backends.port import Tally
+from inference.backends.raw_answers import about_tokens
 from inference.backends.upstream import UpstreamBackend
 from inference.backends.upstream_health import OPEN_AFTER
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, FinishReason, RawAnswer, RawFrame, Started
 from inference.request import GenerationRequest, RawRequest
 from inference.upstreams import UpstreamEntry
+from tests.conftest import Eventually
 from tests.contracts.requests import collect, make_entry, make_request
 from tests.raw_messages import (
     ERROR,
@@ -43,16 +49,42 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[RawUpstream]:
         yield running
 
 
+class Held:
+    """Pieces of an answer that never come. At the end of the test they do."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._event.wait()
+        yield b" "
+
+    def let_go(self) -> None:
+        self._event.set()
+
+
+@pytest.fixture
+def held(upstream: RawUpstream) -> Iterator[Held]:
+    held = Held()
+    yield held
+    held.let_go()
+
+
 @asynccontextmanager
 async def backend(
-    upstream: RawUpstream, *, retries: int = 0, key: str = "${env:UPSTREAM_KEY}", **fields: Any
+    upstream: RawUpstream,
+    *,
+    retries: int = 0,
+    key: str = "${env:UPSTREAM_KEY}",
+    read_timeout_s: float = 30,
+    **fields: Any,
 ) -> AsyncIterator[UpstreamBackend]:
     entry = UpstreamEntry(
         name="up",
         base_url=upstream.url,
         key=key,
         connect_timeout_s=5,
-        read_timeout_s=30,
+        read_timeout_s=read_timeout_s,
         retries=retries,
         requests_per_minute=None,
     )
@@ -201,6 +233,33 @@ async def test_the_key_does_not_come_back(upstream: RawUpstream) -> None:
     assert KEY not in failed.message
 
 
+async def test_the_key_comes_back_in_no_header_and_no_frame_either(upstream: RawUpstream) -> None:
+    upstream.reply(ERROR, status=500, headers={"request-id": KEY})
+    failed = failure(await answers(upstream, asking()))
+    assert failed.answer is not None
+    assert failed.answer.headers == (("tandem-upstream-request-id", "[secret]"),)
+    assert KEY not in failed.message
+    frame = ERROR_FRAME.replace(b"Overloaded", KEY.encode())
+    upstream.reply(START, frame, kind=EVENT_STREAM)
+    events = await answers(upstream, asking(stream=True))
+    said = b"".join(event.data for event in events if isinstance(event, RawFrame))
+    assert said == named(START, MODEL) + ERROR_FRAME.replace(b"Overloaded", b"[secret]")
+    assert KEY not in failure(events[-1:]).message
+
+
+async def test_a_token_that_the_caller_brings_does_not_come_back(
+    upstream: RawUpstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = "sk-planted-of-the-caller"
+    server = {"type": "url", "name": "a", "url": "https://a.test", "authorization_token": token}
+    body = json.dumps({"model": MODEL, "max_tokens": 1, "mcp_servers": [server]}).encode()
+    upstream.reply(json.dumps({"error": {"message": f"bad {token}"}}).encode(), status=500)
+    failed = failure(await answers(upstream, asking(body=body)))
+    assert upstream.asked[-1].body.count(token.encode()) == 1
+    assert token not in f"{failed}{caplog.text}"
+    assert "[secret]" in caplog.text
+
+
 async def test_an_error_of_something_in_between_is_put_into_the_apis_form(
     upstream: RawUpstream,
 ) -> None:
@@ -238,6 +297,40 @@ async def test_a_caller_cannot_make_an_upstream_look_down(upstream: RawUpstream)
             failure(await collect(running, asking()))
         upstream.reply(MESSAGE)
         assert isinstance((await collect(running, asking()))[-1], Finished)
+
+
+async def test_an_answer_that_takes_too_long_to_be_whole_does_not_either(
+    upstream: RawUpstream, held: Held
+) -> None:
+    async with backend(upstream, read_timeout_s=0.1) as running:
+        for _ in range(OPEN_AFTER):
+            upstream.replies.append(Reply(pieces=held))
+            assert failure(await collect(running, asking())).code is ErrorCode.TIMEOUT
+        upstream.reply(MESSAGE)
+        assert isinstance((await collect(running, asking()))[-1], Finished)
+
+
+async def test_a_stream_is_over_with_its_last_frame(
+    upstream: RawUpstream, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_module, "_LAST_WORDS_S", 0.05)
+    upstream.replies.append(Reply(pieces=chain(STREAM, held), kind=EVENT_STREAM))
+    events = await answers(upstream, asking(stream=True))
+    assert isinstance(events[-1], Finished)
+
+
+async def test_who_leaves_before_the_answer_has_begun_has_sent_a_prompt(
+    upstream: RawUpstream, held: Held, eventually: Eventually
+) -> None:
+    upstream.replies.append(Reply(pieces=held))
+    tally = Tally()
+    async with backend(upstream) as running:
+        run = asyncio.ensure_future(anext(running.generate(asking(), tally)))
+        await eventually(lambda: len(upstream.asked) == 1)
+        run.cancel()
+        await asyncio.wait([run])
+    assert tally.prompt_tokens == about_tokens(request(MODEL, stream=False))
+    assert tally.output_tokens == 0
 
 
 async def test_what_fails_before_the_first_byte_is_tried_again(upstream: RawUpstream) -> None:

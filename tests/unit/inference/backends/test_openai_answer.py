@@ -38,6 +38,7 @@ def piece(finish: str | None = None, **delta: Any) -> dict[str, Any]:
 
 def read(*chunks: object, **sampling: Any) -> list[Event]:
     answer = ChatAnswer(make_request("Hello.", **sampling), Tally())
+    answer.sent()
     events = []
     for chunk in chunks:
         events += list(answer.read(chunk))
@@ -188,6 +189,45 @@ def test_a_name_and_id_that_come_again_begin_no_other_call() -> None:
     assert calls(events) == [("one", {"x": 1})]
 
 
+def more(index: int, arguments: str) -> dict[str, Any]:
+    return call(index, function={"arguments": arguments})
+
+
+def test_calls_may_come_piece_by_piece_beside_each_other() -> None:
+    events = read(
+        piece(tool_calls=[call(0, id="a", function={"name": "one", "arguments": '{"x"'})]),
+        piece(tool_calls=[call(1, id="b", function={"name": "two", "arguments": '{"y"'})]),
+        piece(
+            tool_calls=[
+                call(0, function={"arguments": ": 1"}),
+                call(1, function={"arguments": ": 2"}),
+            ]
+        ),
+        piece(
+            tool_calls=[call(1, function={"arguments": "}"}), call(0, function={"arguments": "}"})]
+        ),
+        piece("tool_calls"),
+    )
+
+    assert calls(events) == [("one", {"x": 1}), ("two", {"y": 2})]
+
+
+def test_ids_that_are_new_in_every_piece_begin_no_calls() -> None:
+    events = read(
+        piece(tool_calls=[call(0, id="a", function={"name": "one", "arguments": ""})]),
+        piece(tool_calls=[call(0, id="b", function={"arguments": '{"x"'})]),
+        piece("tool_calls", tool_calls=[call(0, id="c", function={"arguments": ": 1}"})]),
+    )
+
+    assert calls(events) == [("one", {"x": 1})]
+
+
+def test_whole_calls_with_nothing_to_tell_them_apart_are_told_apart_by_their_names() -> None:
+    made = [call(None, function={"name": "one", "arguments": {"x": number}}) for number in (1, 2)]
+
+    assert calls(read(piece("stop", tool_calls=made))) == [("one", {"x": 1}), ("one", {"x": 2})]
+
+
 def test_arguments_may_be_an_object() -> None:
     made = call(id="a", function={"name": "one", "arguments": {"x": 1}})
 
@@ -205,7 +245,7 @@ def test_broken_arguments_become_an_object() -> None:
     [
         ("stop", FinishReason.END),
         ("length", FinishReason.LENGTH),
-        ("content_filter", FinishReason.END),
+        ("content_filter", FinishReason.REFUSAL),
         ("eos", FinishReason.END),
     ],
 )
@@ -251,6 +291,31 @@ def test_log_probabilities_stand_with_their_text() -> None:
     assert (score.taken.token, score.taken.logprob, score.taken.data) == ("Hi", -0.5, b"Hi")
     assert [likely.token for likely in score.likeliest] == ["Hi", "Yo"]
     assert score.likeliest[1].data == b"Yo"
+
+
+def test_a_token_that_is_half_a_character_is_told_as_that() -> None:
+    chunk = piece(content="Hi")
+    chunk["choices"][0]["logprobs"] = {"content": [{"token": "\ud83d", "logprob": -1}]}
+
+    _, said, _ = read(chunk, piece("stop"), logprobs=0)
+
+    assert isinstance(said, TextDelta)
+    assert said.logprobs[0].taken.token == "\ufffd"
+
+
+def test_the_prompt_counts_from_when_it_is_sent() -> None:
+    tally = Tally()
+    answer = ChatAnswer(make_request("Hello. " * 100), tally)
+    answer.sent()
+    assert tally.prompt_tokens > 100
+
+
+def test_an_answer_is_whole_when_its_end_is_told() -> None:
+    answer = ChatAnswer(make_request("Hello."), Tally())
+    list(answer.read(piece(content="Hi.")))
+    assert not answer.whole
+    list(answer.read(piece("stop")))
+    assert answer.whole
 
 
 def test_other_choices_are_passed_over() -> None:
@@ -301,7 +366,16 @@ def test_an_answer_of_which_only_the_reason_is_missing_is_whole() -> None:
     assert ending(read(piece(content="Hi."), {"usage": USAGE})).reason is FinishReason.END
 
 
-@pytest.mark.parametrize("chunk", ["text", [], {"choices": "none"}, {"choices": [{"delta": 5}]}])
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        "text",
+        [],
+        {"choices": "none"},
+        {"choices": [{"delta": 5}]},
+        {"choices": [{"logprobs": {"content": [{"token": "a", "logprob": 0, "bytes": [300]}]}}]},
+    ],
+)
 def test_what_is_no_chunk_is_an_error(chunk: object) -> None:
     with pytest.raises(UpstreamError, match="cannot be read"):
         read(chunk)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.backends.port import Tally
-from inference.backends.raw_answers import StreamedAnswer, WholeAnswer
+from inference.backends.raw_answers import StreamedAnswer, WholeAnswer, about_tokens
 from inference.backends.upstream_health import UpstreamError
 from inference.errors import ErrorCode
 from inference.events import Event, Finished, FinishReason, RawAnswer, RawFrame, Started, Usage
@@ -150,7 +150,7 @@ def test_counts_at_the_end_are_of_all_until_then() -> None:
         ("tool_use", FinishReason.TOOL_USE),
         ("stop_sequence", FinishReason.STOP_SEQUENCE),
         ("pause_turn", FinishReason.PAUSE),
-        ("refusal", FinishReason.END),
+        ("refusal", FinishReason.REFUSAL),
         ("unheard_of", FinishReason.END),
     ],
 )
@@ -192,6 +192,57 @@ def test_a_message_whose_usage_cannot_be_read_is_a_message() -> None:
     body = b'{"type":"message","usage":{"output_tokens":"many"}}'
     answer = WholeAnswer(MODEL, Tally(), counting=False)
     assert list(answer.read(body))[1] == RawAnswer(body=body)
+
+
+def test_an_upstream_that_never_counts_is_counted() -> None:
+    said = b'{"type":"message","content":[]}'
+    tally = Tally()
+    whole = WholeAnswer(MODEL, tally, 50, counting=False)
+    whole.sent()
+    assert tally.prompt_tokens == 50
+    counted = usage_of([*whole.read(said), *whole.end()])
+    assert (counted.prompt_tokens, counted.output_tokens) == (50, len(said) // 4)
+    streamed = StreamedAnswer(MODEL, tally, 60)
+    streamed.sent()
+    frames = [start("{}"), delta("x" * 40), end("null")]
+    events = [event for frame in frames for event in streamed.read(frame)]
+    counted = usage_of([*events, *streamed.end()])
+    assert (counted.prompt_tokens, counted.output_tokens) == (60, 10)
+
+
+def test_files_are_no_part_of_how_long_a_prompt_is() -> None:
+    assert about_tokens(b"x" * 400) == 100
+    picture = b'{"data" : "' + b"A" * 4000 + b'"}'
+    assert about_tokens(picture) < 10
+
+
+def test_what_the_cache_was_given_counts_at_every_moment() -> None:
+    tally = Tally()
+    answer = StreamedAnswer(MODEL, tally)
+    list(answer.read(start('{"input_tokens":1,"cache_creation_input_tokens":6}')))
+    assert tally.usage == Usage(
+        prompt_tokens=7, cached_tokens=0, cache_written_tokens=6, output_tokens=0
+    )
+
+
+def test_an_error_that_comes_as_an_answer_is_an_error() -> None:
+    answer = WholeAnswer(MODEL, Tally(), counting=False)
+    body = b'{"type":"error","error":{"type":"overloaded_error","message":"Busy."}}'
+    with pytest.raises(UpstreamError, match="Busy") as raised:
+        list(answer.read(body))
+    assert raised.value.code is ErrorCode.OVERLOADED
+
+
+def test_an_answer_is_whole_with_its_last_frame_unless_that_is_an_error() -> None:
+    answer = StreamedAnswer(MODEL, Tally())
+    list(answer.read(START))
+    assert not answer.whole
+    list(answer.read(end("{}")))
+    assert answer.whole
+    broken = StreamedAnswer(MODEL, Tally())
+    with pytest.raises(UpstreamError):
+        list(broken.read(START + ERROR_FRAME))
+    assert not broken.whole
 
 
 def test_a_count_passes_as_it_is() -> None:

@@ -22,33 +22,45 @@ from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta
 from inference.request import GenerationRequest, Lane
 from inference.upstreams import UpstreamEntry, UpstreamOptions
+from tests.conftest import Eventually
 from tests.contracts.requests import collect, make_entry, make_request
 
 KEY = "sk-planted-secret"
 AWAY = UpstreamError(ErrorCode.UNAVAILABLE, f"away, {KEY}", passing=True, down=True)
 BUSY = UpstreamError(ErrorCode.RESOURCE_UNAVAILABLE, "busy", passing=True)
 WRONG = UpstreamError(ErrorCode.INVALID_REQUEST, "wrong")
-ANSWER = ("Hi.",)
+BROKEN = UpstreamError(ErrorCode.UNAVAILABLE, "broke off")
+END = "the end"
+SILENCE = "nothing more, for ever"
+ANSWER = ("Hi.", END)
 
 Script = UpstreamError | tuple[str | UpstreamError, ...]
 
 
 class FakeAnswer:
-    """Tells what it reads as text."""
+    """Tells what it reads as text. With `END` it is whole."""
 
     full = False
+    whole = False
 
     def __init__(self, tally: Tally) -> None:
         self.begun = False
         self._tally = tally
 
+    def sent(self) -> None:
+        self._tally.prompt_tokens = 7
+
     def read(self, data: object) -> Iterator[Event]:
         if not self.begun:
             self.begun = True
             yield Started(prompt_tokens=1)
-        yield TextDelta(str(data))
+        self.whole = data == END
+        if not self.whole:
+            yield TextDelta(str(data))
 
     def end(self) -> Iterator[Event]:
+        if not self.whole:
+            raise BROKEN
         yield Finished(reason=FinishReason.END, usage=self._tally.usage)
 
 
@@ -87,6 +99,8 @@ class FakeProvider:
         for piece in script:
             if isinstance(piece, UpstreamError):
                 raise piece
+            if piece == SILENCE:
+                await asyncio.Event().wait()
             yield piece
 
     async def count(self, request: GenerationRequest) -> int:
@@ -180,6 +194,61 @@ async def test_it_never_tries_again_once_something_was_said(key_file: Path) -> N
 
     assert [type(event) for event in events] == [Started, TextDelta, Failed]
     assert provider.tries == 1
+
+
+async def test_what_goes_wrong_behind_the_end_concerns_nobody(key_file: Path) -> None:
+    backend, _ = await begun(key_file, (*ANSWER, AWAY))
+
+    events = await collect(backend, request())
+
+    assert [type(event) for event in events] == [Started, TextDelta, Finished]
+
+
+async def test_an_upstream_that_does_not_hang_up_is_left(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "_LAST_WORDS_S", 0.05)
+    backend, _ = await begun(key_file, (*ANSWER, SILENCE))
+
+    events = await asyncio.wait_for(collect(backend, request()), 30)
+
+    assert isinstance(events[-1], Finished)
+
+
+async def test_an_answer_that_is_not_whole_is_waited_for(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "_LAST_WORDS_S", 0.0)
+    backend, _ = await begun(key_file, ("Hi", " there", END))
+
+    events = await collect(backend, request())
+
+    assert isinstance(events[-1], Finished)
+
+
+async def test_the_prompt_counts_once_it_is_on_its_way(
+    key_file: Path, eventually: Eventually
+) -> None:
+    backend, _ = await begun(key_file, (SILENCE,))
+    tally = Tally()
+    run = asyncio.ensure_future(anext(backend.generate(request(), tally)))
+
+    await eventually(lambda: tally.prompt_tokens == 7)
+
+    run.cancel()
+    await asyncio.wait([run])
+
+
+async def test_halves_of_characters_reach_nobody(key_file: Path) -> None:
+    broken = UpstreamError(ErrorCode.UNAVAILABLE, "no \ud83d")
+    backend, _ = await begun(key_file, ("\ud83d", "\udeb2", broken))
+
+    events = await collect(backend, request())
+
+    assert msgspec.msgpack.encode(events)
+    assert events[1] == TextDelta("🚲")
+    assert isinstance(events[-1], Failed)
+    assert events[-1].message == "no \ufffd"
 
 
 async def test_it_does_not_try_again_what_is_wrong(key_file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from inference.backends import upstream, upstream_limits
 from inference.backends.registry import build_backend
 from inference.backends.upstream import UpstreamBackend
 from inference.errors import ErrorCode
@@ -22,16 +24,21 @@ KEY = "sk-planted-secret"
 
 
 class Dialect(NamedTuple):
-    """How one dialect is spoken: `frames` are the beginning of an answer that says `Hi`."""
+    """How one dialect is spoken: `frames` begin an answer that says `Hi`, which `end` ends."""
 
     backend: str
     path: str
     call: str
     frames: tuple[dict[str, Any], ...]
+    end: dict[str, Any]
 
 
 OPENAI = Dialect(
-    "openai", "/v1", "/v1/chat/completions", ({"choices": [{"delta": {"content": "Hi"}}]},)
+    "openai",
+    "/v1",
+    "/v1/chat/completions",
+    ({"choices": [{"delta": {"content": "Hi"}}]},),
+    {"choices": [{"delta": {}, "finish_reason": "stop"}]},
 )
 ANTHROPIC = Dialect(
     "anthropic",
@@ -42,6 +49,7 @@ ANTHROPIC = Dialect(
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
     ),
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
 )
 
 
@@ -109,6 +117,20 @@ async def test_a_key_is_made_up_where_none_is_needed(
 
     await ask(server, dialect)
 
+    assert "another-secret" not in str(server.received)
+
+
+async def test_nothing_that_the_environment_says_for_another_provider_is_sent(
+    server: UpstreamServer, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "another-secret")
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "authorization: another-secret\nx-other: another-secret")
+
+    await ask(server, dialect)
+
+    assert len(server.received) == 1
     assert "another-secret" not in str(server.received)
 
 
@@ -195,6 +217,50 @@ async def test_an_answer_that_breaks_off_fails(
     assert text_of(events) == "Hi"
     assert failed(events).code is ErrorCode.UNAVAILABLE
     assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("how", [{"cut": True}, {"hangs": True}], ids=["cut", "hangs"])
+async def test_an_answer_that_is_whole_is_one_however_the_connection_ends(
+    server: UpstreamServer, dialect: Dialect, how: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "_LAST_WORDS_S", 0.05)
+    server.replies.append(stream_reply(*dialect.frames, dialect.end, named=True, **how))
+
+    events = await ask(server, dialect)
+
+    assert text_of(events) == "Hi"
+    assert isinstance(events[-1], Finished)
+
+
+async def test_an_event_without_an_end_is_given_up(
+    server: UpstreamServer, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_limits, "MAX_EVENT_BYTES", 100_000)
+    begun = stream_reply(*dialect.frames, named=True)
+    pieces = (*begun.chunks, *[b"data: " + b"x" * 1000] * 200)
+    server.replies.append(Reply(headers=begun.headers, chunks=pieces))
+
+    told = failed(await ask(server, dialect))
+
+    assert "more than 100000 bytes" in told.message
+
+
+async def test_a_long_answer_of_short_events_is_no_such(
+    server: UpstreamServer, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_limits, "MAX_EVENT_BYTES", 1000)
+    frames = [*dialect.frames[:-1], *[dialect.frames[-1]] * 500, dialect.end]
+    server.replies.append(stream_reply(*frames, named=True))
+
+    assert text_of(await ask(server, dialect)) == "Hi" * 500
+
+
+async def test_characters_may_be_cut_in_two(server: UpstreamServer, dialect: Dialect) -> None:
+    whole = json.dumps([*dialect.frames, dialect.frames[-1], dialect.end])
+    halves = json.loads(whole.replace('"Hi"', r'"\ud83d"', 1).replace('"Hi"', r'"\udeb2"'))
+    server.replies.append(stream_reply(*halves, named=True))
+
+    assert text_of(await ask(server, dialect)) == "🚲"
 
 
 async def test_an_error_inside_the_stream_is_told(server: UpstreamServer, dialect: Dialect) -> None:

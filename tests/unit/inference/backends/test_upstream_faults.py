@@ -110,8 +110,11 @@ def test_bodies_of_any_shape_are_read(body: object) -> None:
     assert fault(answered(502, body, {})).code is ErrorCode.UNAVAILABLE
 
 
-def test_long_messages_are_cut() -> None:
-    assert len(fault(answered(502, "x" * 10_000, {})).message) < 1100
+def test_what_is_said_of_the_account_is_kept_back() -> None:
+    error = fault(answered(401, {"error": {"message": "Incorrect API key: sk-1"}}, {}))
+
+    assert "sk-1" not in error.message
+    assert error.kept_back == "Incorrect API key: sk-1"
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,13 @@ def test_work_waits_for_whatever_is_not_its_own_fault(code: ErrorCode, waits: bo
     assert (pause is not None) == waits
 
 
+def test_work_that_takes_longer_than_it_may_is_tried_as_often_as_the_operator_says() -> None:
+    late = error(ErrorCode.TIMEOUT, passing=False, down=False)
+    pauses = [pause_s(late, tries=tries, retries=2, patient=True) for tries in (1, 2, 3)]
+
+    assert [pause is None for pause in pauses] == [False, False, True]
+
+
 def test_only_work_is_patient() -> None:
     assert [lane for lane in Lane if is_patient(lane)] == [Lane.BACKGROUND, Lane.BATCH]
 

@@ -14,7 +14,7 @@ import pytest
 from inference.backends.port import Tally
 from inference.backends.scripted import ScriptedBackend
 from inference.engine.work import WorkItem
-from inference.events import Event
+from inference.events import Event, ServerToolCall
 from inference.request import GenerationRequest, Lane, TextPart
 from inference.transport.records import Ending
 from tests.conftest import Eventually
@@ -91,6 +91,27 @@ async def test_what_callers_follow_is_preempted_only_before_it_says_anything(
         await eventually(lambda: engine.drain._running[told.request.id].has_said)
         assert engine.drain.preempt()
         await eventually(lambda: source.given_back == [silent.request.id])
+
+
+class _Calling(ScriptedBackend):
+    """Runs a tool before it answers."""
+
+    async def generate(
+        self, request: GenerationRequest, tally: Tally | None = None
+    ) -> AsyncGenerator[Event]:
+        yield ServerToolCall(id="1", server="clock", name="now", arguments="{}")
+        async with aclosing(super().generate(request, tally)) as events:
+            async for event in events:
+                yield event
+
+
+async def test_work_that_has_run_a_tool_does_not_run_it_again(
+    start: Any, eventually: Eventually
+) -> None:
+    item = in_lane(Lane.BATCH)
+    async with start(FakeSource(item), backend=_Calling) as engine:
+        await is_under_way(engine, eventually, item)
+        assert not engine.drain.preempt()
 
 
 async def test_work_that_was_preempted_three_times_is_left_to_run(

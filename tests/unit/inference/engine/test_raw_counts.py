@@ -15,7 +15,7 @@ from inference.engine import host as host_module
 from inference.engine import realtime as realtime_module
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, FinishReason, RawAnswer, Started, Usage
-from inference.request import GenerationRequest, RawRequest
+from inference.request import GenerationRequest, RawRequest, TextPart
 from inference.transport.frames import Frame, QueueEntry, encode
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
@@ -53,10 +53,22 @@ class Upstream(ScriptedBackend):
         yield END
 
 
+class Slow(ScriptedBackend):
+    """Counts some prompts only when it is let."""
+
+    gate: asyncio.Event
+
+    async def count(self, request: GenerationRequest) -> int:
+        if request.messages[0].parts == (TextPart("slow"),):
+            await Slow.gate.wait()
+        return await super().count(request)
+
+
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "DRAIN_S", 0.1)
     monkeypatch.setattr(Upstream, "waiting", 0)
+    monkeypatch.setattr(Slow, "gate", asyncio.Event(), raising=False)
     monkeypatch.setattr(Upstream, "all_there", asyncio.Event(), raising=False)
 
 
@@ -115,6 +127,24 @@ async def test_several_are_asked_for_at_once_and_more_wait(
         for number in range(7):
             await ask(client, options, f"r{number}")
         await gateway.see(ended(7))
+
+
+async def test_a_count_that_takes_long_keeps_no_other_waiting(
+    client: redis.asyncio.Redis,
+    options: TransportOptions,
+    gateway: Gateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(realtime_module, "_COUNTED_AFTER_S", 0.05)
+    async with running(options, backend=Slow):
+        for number, text in enumerate(["slow", "quick"]):
+            request = msgspec.structs.replace(make_request(text), id=f"r{number}")
+            entry = QueueEntry(gateway_id="g1", attempt=0, request=request)
+            await client.xadd(Keys(options.prefix).counts("model-under-test"), {"r": encode(entry)})
+        frames = await gateway.see(ended(1))
+        assert frames[-1].request_id == "r1"
+        Slow.gate.set()
+        await gateway.see(ended(2))
 
 
 async def test_a_bug_ends_its_count_and_nothing_else(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -28,6 +29,41 @@ def stdio_server(name: str = "tests", **fields: Any) -> McpServerEntry:
     """Return the server as a program."""
     command = (sys.executable, str(SERVER))
     return McpServerEntry(name=name, transport="stdio", command=command, **fields)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def serving(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the server over HTTP until the end of the block; it listens when the block begins."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(SERVER), str(port)), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with asyncio.timeout(60):
+            while not await _listens(port):
+                assert process.returncode is None
+                await asyncio.sleep(0.02)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def callers_request(*messages: str | Message, **fields: Any) -> GenerationRequest:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from ipaddress import ip_address
 
 import httpx2
@@ -20,49 +16,15 @@ from inference.mcp.pool import McpPool
 from inference.mcp.session import ServerError, Session
 from inference.request import RequestedServer
 from tests.conftest import Eventually
-from tests.unit.inference.mcp.servers import SERVER
+from tests.unit.inference.mcp.servers import free_port, serving
 
 KEY = "sk-http-secret"
 
 
-@asynccontextmanager
-async def _serving(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run the server until the end of the block; it listens when the block begins."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(SERVER), str(port)), stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
-        async with asyncio.timeout(60):
-            while not await _listens(port):
-                assert process.returncode is None
-                await asyncio.sleep(0.02)
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def _listens(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    port = _free_port()
-    async with _serving(port):
+    port = free_port()
+    async with serving(port):
         yield port
 
 
@@ -106,20 +68,20 @@ async def test_an_answer_that_is_too_large_is_not_read(
 
 
 async def test_a_server_that_was_started_anew_is_found_again(pool: McpPool) -> None:
-    port = _free_port()
+    port = free_port()
     session = pool.session(_entry(port))
-    async with _serving(port):
+    async with serving(port):
         assert await session.tools()
     _, is_error = await session.call("echo", {"text": "hello"})
     assert is_error
-    async with _serving(port):
+    async with serving(port):
         assert await session.tools()
         assert await session.call("echo", {"text": "again"}) == ("again", False)
 
 
 async def test_a_server_that_is_not_there_is_an_error(pool: McpPool) -> None:
     with pytest.raises(ServerError):
-        await pool.session(_entry(_free_port())).tools()
+        await pool.session(_entry(free_port())).tools()
 
 
 async def test_a_server_that_a_request_brings_is_called_with_its_token(
@@ -130,6 +92,18 @@ async def test_a_server_that_a_request_brings_is_called_with_its_token(
         assert [tool.name for tool in await session.tools()] == ["read_header"]
         said = await session.call("read_header", {"name": "Authorization"})
         assert said == ("Bearer [secret]", False)
+
+
+async def test_a_server_that_a_request_brings_is_called_with_its_headers(
+    port: int, pool: McpPool
+) -> None:
+    headers = {"x-key": "sk-hidden", "authorization": "Basic sk-hidden-too"}
+    async with pool.requested([_brought(port, token=None, headers=headers)]) as got:
+        (session,) = got
+        said = [await session.call("read_header", {"name": name}) for name in headers]
+        assert said == [("[secret]", False), ("[secret]", False)]
+        named = await session.call("echo", {"text": "It is sk-hidden-too."})
+        assert named == ("It is [secret].", False)
 
 
 @pytest.mark.parametrize(

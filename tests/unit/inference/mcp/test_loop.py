@@ -203,6 +203,31 @@ async def test_a_mixed_round_runs_its_own_calls_and_ends_for_the_caller(
     assert len(_requests(loop)) == 1
 
 
+class _Closing(ScriptedBackend):
+    """Notes that a run was closed."""
+
+    closed = False
+
+    async def generate(
+        self, request: GenerationRequest, tally: Tally | None = None
+    ) -> AsyncGenerator[Event]:
+        try:
+            async with aclosing(super().generate(request, tally)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self.closed = True
+
+
+async def test_a_run_that_is_closed_closes_the_backends_before_it_returns() -> None:
+    entry = make_entry(mcp_servers=(stdio_server("clock"),))
+    backend = _Closing(entry)
+    run = ToolLoop(StubPool(_clock()), entry, backend).generate(callers_request("Hello."))
+    await anext(run)
+    await run.aclose()
+    assert backend.closed
+
+
 async def test_a_caller_that_can_send_it_back_gets_a_pause_at_the_limit() -> None:
     clock = _clock()
     loop = _loop(clock, limit=2, text="", tool_calls=[NOW])

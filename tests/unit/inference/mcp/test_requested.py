@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from inference.backends.scripted import ScriptedBackend
@@ -73,11 +74,13 @@ async def test_it_cannot_take_the_name_of_one_of_the_operator_s() -> None:
     assert events[0].code is ErrorCode.INVALID_REQUEST
 
 
-async def test_it_is_not_used_where_tools_are_off() -> None:
+async def test_it_is_refused_where_tools_are_off() -> None:
     pool = StubPool(brought=[_clock("theirs")])
     loop = _loop(pool, tool_recursion_limit=0)
-    events = await collect(loop, callers_request("When?", servers=(_server("theirs"),)))
-    assert not any(isinstance(event, ServerToolCall) for event in events)
+    (failed,) = await collect(loop, callers_request("When?", servers=(_server("theirs"),)))
+    assert isinstance(failed, Failed)
+    assert failed.code is ErrorCode.INVALID_REQUEST
+    assert "'theirs' cannot be used: the model runs no tools" in failed.message
 
 
 @pytest.mark.parametrize(
@@ -89,3 +92,15 @@ def test_the_caller_says_which_of_its_tools_are_offered(
 ) -> None:
     server = RequestedServer(name="a", url="b", enabled=enabled, exceptions=exceptions)
     assert server.allows("now") is offered
+
+
+async def test_one_that_cannot_be_used_is_named_where_the_request_names_it() -> None:
+    away = _clock("theirs")
+    away.fault = "it does not answer"
+    server = msgspec.structs.replace(_server("theirs"), path="tools[2]")
+    events = await collect(
+        _loop(StubPool(brought=[away])), callers_request("When?", servers=(server,))
+    )
+    (failed,) = events
+    assert isinstance(failed, Failed)
+    assert failed.message.startswith("tools[2]: the server 'theirs' cannot be used")

@@ -53,6 +53,10 @@ def test_structured_content_is_told_where_there_is_no_other() -> None:
     assert outcome(CallToolResult(content=[TEXT], structured_content=value)).text == "noon"
 
 
+def test_what_cannot_be_sent_is_replaced() -> None:
+    assert cut("a\ud83d", 100) == "a?"
+
+
 def test_an_error_stays_one() -> None:
     assert outcome(CallToolResult(content=[TEXT], is_error=True)).is_error
 

@@ -11,6 +11,7 @@ from inference.events import (
     Failed,
     Finished,
     FinishReason,
+    ServerToolResult,
     Started,
     TextDelta,
     ToolCallDelta,
@@ -18,8 +19,9 @@ from inference.events import (
     Usage,
 )
 from inference.mcp.names import ListedTool, Offer
-from inference.mcp.rounds import Round, RoundTally
+from inference.mcp.rounds import Conversation, Round, RoundTally
 from inference.request import TextPart, ToolCallPart
+from tests.contracts.requests import make_request
 
 OFFER = Offer((), [ListedTool(server="clock", name="now", schema={})])
 OURS: list[Event] = [ToolCallStarted(id="1", name="now"), ToolCallDelta("{}")]
@@ -77,6 +79,25 @@ def test_a_round_that_calls_the_caller_s_tools_is_the_last() -> None:
     a_round = _round(*OURS, *THEIRS)
     assert [call.event.name for call in a_round.server_calls()] == ["now"]
     assert a_round.is_last
+
+
+def test_a_refusal_runs_nothing_and_is_the_last() -> None:
+    a_round = _round(*OURS, reason=FinishReason.REFUSAL)
+    assert a_round.server_calls() == []
+    assert a_round.is_last
+
+
+def test_the_next_prompt_is_no_longer_than_what_was_said_and_what_tools_said() -> None:
+    conversation = Conversation(make_request("Hello.", max_tokens=50), OFFER)
+    a_round = Round(OFFER, is_first=True)
+    used = Usage(prompt_tokens=100, cached_tokens=0, output_tokens=20)
+    for event in [*OURS, Finished(reason=FinishReason.TOOL_USE, usage=used)]:
+        a_round.take(event)
+    conversation.go_on(a_round, [ServerToolResult(call_id="1", text="ü" * 5)])
+    next_round = conversation.next_round(4096)
+    assert (next_round.used, next_round.prompt_tokens) == (used, 100 + 20 + 10)
+    assert next_round.request.sampling.max_tokens == 30
+    assert next_round.context_tokens == 4096
 
 
 def test_what_rounds_use_adds_up_at_every_moment() -> None:

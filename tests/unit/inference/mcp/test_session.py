@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from mcp.types import ListToolsResult, Tool
 
 from inference.mcp import session as sessions
 from inference.mcp.entry import McpServerEntry
 from inference.mcp.pool import McpPool
-from inference.mcp.session import ServerError, Session
+from inference.mcp.session import ServerError, Session, SessionRules
 from tests.conftest import Eventually
 from tests.unit.inference.mcp.servers import stdio_server
 
@@ -150,7 +152,7 @@ async def test_a_program_that_is_no_server_is_an_error(
 
 
 async def test_a_server_that_failed_is_left_alone_for_a_while(
-    pool: McpPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: McpPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     tried = tmp_path / "tried"
     command = ("/bin/sh", "-c", f"echo once >> {tried}")
@@ -162,7 +164,76 @@ async def test_a_server_that_failed_is_left_alone_for_a_while(
     monkeypatch.setattr(sessions, "RETRY_AFTER_S", 0)
     with pytest.raises(ServerError):
         await session.tools()
-    assert tried.read_text() == "once\nonce\n"
+    await eventually(lambda: tried.read_text() == "once\nonce\n")
+
+
+async def test_a_failure_is_news_only_once(pool: McpPool) -> None:
+    session = pool.session(McpServerEntry(name="bad", transport="stdio", command=("true",)))
+    news = []
+    for _ in range(2):
+        with pytest.raises(ServerError) as caught:
+            await session.tools()
+        news.append(caught.value.is_news)
+    assert news == [True, False]
+
+
+async def test_nobody_waits_while_tools_are_listed_anew(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(sessions, "LISTED_FOR_S", -1)
+    server = _Server("first")
+    session = _talking_with(server)
+    assert [tool.name for tool in await session.tools()] == ["first"]
+    server.gate.clear()
+    server.tool = "second"
+    for _ in range(2):
+        assert [tool.name for tool in await session.tools()] == ["first"]
+    await eventually(lambda: server.listed == 2)
+    assert [tool.name for tool in await session.tools()] == ["first"]
+    await session.close()
+
+
+async def test_a_server_that_has_changed_is_known_when_it_has_said_so(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(sessions, "LISTED_FOR_S", -1)
+    server = _Server("first")
+    session = _talking_with(server)
+    await session.tools()
+    server.tool = "second"
+    await session.tools()
+    await eventually(lambda: [tool.name for tool in session._tools] == ["second"])
+    await session.close()
+
+
+async def test_a_server_that_does_not_answer_a_call_is_looked_after(
+    eventually: Eventually,
+) -> None:
+    server = _Server("first", timeout_s=0.05)
+    session = _talking_with(server)
+    await session.tools()
+    server.gate.clear()
+    assert (await session.call("first", {})).is_error
+    await session.tools()
+    await eventually(lambda: server.listed == 2)
+    await session.close()
+
+
+async def test_a_session_that_is_closed_lists_nothing_more(eventually: Eventually) -> None:
+    server = _Server("first")
+    server.gate.clear()
+    session = _talking_with(server)
+    listing = asyncio.create_task(session.tools())
+    await eventually(lambda: server.listed == 1)
+    await session.close()
+    with pytest.raises(ServerError):
+        await listing
+
+
+async def test_a_server_that_has_too_much_to_say_of_its_tools_is_not_used() -> None:
+    session = _talking_with(_Server("first", description="x" * sessions.MAX_LISTED_BYTES))
+    with pytest.raises(ServerError, match="more than 1048576 bytes"):
+        await session.tools()
 
 
 async def test_a_pool_has_one_session_for_all(pool: McpPool) -> None:
@@ -178,6 +249,41 @@ async def test_nothing_is_left_of_a_pool_that_was_closed(
     assert int(text) != os.getpid()
     await pool.close()
     await eventually(lambda: not psutil.pid_exists(int(text)))
+
+
+class _Server:
+    """A client whose server has one tool, and answers while `gate` is open."""
+
+    def __init__(self, tool: str, *, description: str = "", timeout_s: float = 60) -> None:
+        self.tool = tool
+        self.description = description
+        self.timeout_s = timeout_s
+        self.listed = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def list_tools(self, *, cursor: str | None) -> ListToolsResult:
+        self.listed += 1
+        await self.gate.wait()
+        tool = Tool(name=self.tool, description=self.description, input_schema={"type": "object"})
+        return ListToolsResult(tools=[tool])
+
+    async def call_tool(self, _name: str, _arguments: dict[str, Any]) -> None:
+        await self.gate.wait()
+
+
+def _talking_with(server: _Server) -> Session:
+    @asynccontextmanager
+    async def open_client() -> AsyncIterator[Any]:
+        yield server
+
+    rules = SessionRules(
+        allows=lambda _: True,
+        hide=lambda text: text,
+        timeout_s=server.timeout_s,
+        max_output_bytes=100,
+    )
+    return Session("tests", open_client, rules)
 
 
 async def _connected(session: Session) -> None:

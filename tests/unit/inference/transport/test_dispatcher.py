@@ -438,3 +438,27 @@ async def test_engines_are_given_time_after_redis_was_away_or_has_forgotten(
         await client.delete(keys.reply(dispatcher.gateway_id))
     async with asyncio.timeout(20):
         await forgiven.wait()
+
+
+async def test_attempts_count_on_from_those_at_another_model(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    run = await dispatcher.submit(make_request(), max_waiting=1, attempt=1)
+    entry = await engine.take()
+    assert entry.attempt == 1
+    await engine.say(entry, 1, Started(1), TextDelta("a"), FINISHED)
+    assert await rest_of(run) == [Started(1), TextDelta("a"), FINISHED]
+
+
+async def test_a_gateway_that_stops_sends_nothing_more(
+    options: TransportOptions, engine: Engine
+) -> None:
+    stopped = Dispatcher(options)
+    await stopped.start()
+    run = await stopped.submit(make_request(), max_waiting=1)
+    await stopped.stop()
+    assert isinstance(run.end, Failed)
+    with pytest.raises(TandemError, match="shutting down") as caught:
+        await stopped.submit(make_request("r2"), max_waiting=None)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    await stopped.close()

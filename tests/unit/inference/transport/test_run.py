@@ -1,5 +1,7 @@
 """The rules of one run: order, retries, duplicates and losses."""
 
+import asyncio
+
 import pytest
 
 from inference.errors import ErrorCode
@@ -163,3 +165,19 @@ def test_giving_up_is_a_failure_that_stops_the_engine() -> None:
     run.close()
     assert closed == [run]
     assert run.end == ENGINE_FAILED
+
+
+@pytest.mark.parametrize("body", [TextDelta("a"), FINISHED, ENGINE_FAILED])
+async def test_it_tells_when_an_answer_has_begun_or_there_is_none(body: Event) -> None:
+    run = make_run()
+    waiting = asyncio.create_task(run.settled())
+    await asyncio.sleep(0)
+    run.receive(accepted())
+    run.receive(frame(1, Started(3)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    if run.receive(frame(2, body)) is Verdict.RETRY:
+        run.fail(ErrorCode.ENGINE_LOST, "no other")
+    await waiting
+    await run.settled()
+    assert (await run.next())[0] == Started(3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from jobs.ledger import AccountState
 from jobs.quota.claims import (
     Capped,
@@ -59,8 +61,8 @@ class QuotaModel:
             self._take(holder, kind, -milliseconds * limit)
 
     def admit(self, claim: Claim) -> Decision:
-        if claim.request_id in self.requests:
-            return Granted(now_ms=self.now_ms, levels=self._levels(claim))
+        if (known := self.requests.get(claim.request_id)) is not None:
+            return self._admit_again(known, claim)
         self.sweep()
         refusal = self._broke(claim) or self._limited(claim)
         if refusal is not None:
@@ -70,6 +72,16 @@ class QuotaModel:
         for holder in (claim.key_id, "team"):
             self._take(holder, Limit.REQUESTS, MINUTE_MS)
             self._take(holder, Limit.INPUT_TOKENS, claim.input_tokens * MINUTE_MS)
+        return Granted(now_ms=self.now_ms, levels=self._levels(claim))
+
+    def _admit_again(self, known: Request, claim: Claim) -> Decision:
+        more = _hold(claim) - _hold(known.claim)
+        if claim.spend and more > 0:
+            spend = msgspec.structs.replace(claim.spend, hold_micros=more)
+            refusal = self._broke(msgspec.structs.replace(claim, spend=spend))
+            if refusal is not None:
+                return refusal
+            known.claim = claim
         return Granted(now_ms=self.now_ms, levels=self._levels(claim))
 
     def release(self, request_id: str, prompt_tokens: int, output_tokens: int) -> None:
@@ -101,8 +113,7 @@ class QuotaModel:
 
     @property
     def held(self) -> int:
-        spends = [request.claim.spend for request in self.requests.values()]
-        return sum(spend.hold_micros for spend in spends if spend)
+        return sum(_hold(request.claim) for request in self.requests.values())
 
     def flying(self, key_id: str | None = None) -> int:
         return sum(
@@ -189,3 +200,7 @@ class QuotaModel:
             limit=limit,
             wait_ms=wait_ms,
         )
+
+
+def _hold(claim: Claim) -> int:
+    return claim.spend.hold_micros if claim.spend else 0

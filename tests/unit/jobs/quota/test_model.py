@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import msgspec
 from django.conf import settings
 from hypothesis import settings as run_settings
 from hypothesis import strategies as st
@@ -123,12 +124,16 @@ class QuotaMachine(RuleBasedStateMachine):
         if isinstance(decision, Granted):
             self.claims.append(claim)
 
-    @rule(data=st.data())
-    def a_request_asks_again(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), more=st.sampled_from([0, 70]))
+    def a_request_asks_again(self, data: st.DataObject, more: int) -> None:
         for claim in self.draw_some(data):
             if claim.request_id not in self.model.requests:
                 continue
-            assert self.wait(self.kit.quota.admit(claim)) == self.model.admit(claim)
+            spend = claim.spend
+            assert spend
+            dearer = msgspec.structs.replace(spend, hold_micros=spend.hold_micros + more)
+            again = msgspec.structs.replace(claim, spend=dearer)
+            assert self.wait(self.kit.quota.admit(again)) == self.model.admit(again)
 
     @rule(data=st.data(), prompt=tokens, output=tokens)
     def a_request_ends(self, data: st.DataObject, prompt: int, output: int) -> None:
@@ -144,7 +149,8 @@ class QuotaMachine(RuleBasedStateMachine):
         for claim in chosen:
             if claim.request_id in self.model.requests and claim.request_id not in self.billed:
                 self.billed.add(claim.request_id)
-                hold = claim.spend.hold_micros if claim.spend else 0
+                spend = self.model.requests[claim.request_id].claim.spend
+                hold = spend.hold_micros if spend else 0
                 self.ledger.append((self.model.now_ms, -data.draw(st.integers(0, hold))))
         state = self.read_state()
         ended = [settled(claim, prompt, output) for claim in chosen]

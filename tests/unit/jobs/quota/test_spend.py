@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from jobs.amounts import MAX_MICROS
@@ -88,6 +89,38 @@ async def test_a_request_that_asks_again_holds_once(kit: QuotaKit) -> None:
     assert isinstance(await kit.quota.admit(claim), Granted)
     kit.settler.settle(TEAM, make_state(), [settled(claim)])
     assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(1000))), Granted)
+
+
+async def test_a_request_that_may_cost_more_than_before_holds_the_most(kit: QuotaKit) -> None:
+    await kit.quota.load(TEAM, make_state(balance_micros=1000))
+    claim = make_claim(spend=prepaid(600))
+    dearer = msgspec.structs.replace(claim, spend=prepaid(900))
+    for asked in (claim, dearer, claim, dearer):
+        assert isinstance(await kit.quota.admit(asked), Granted)
+    assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(101))), Exhausted)
+    assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(100))), Granted)
+    kit.settler.settle(TEAM, make_state(version=2, balance_micros=1000), [settled(claim)])
+    assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(900))), Granted)
+
+
+async def test_a_request_that_may_cost_too_much_now_holds_what_it_did(kit: QuotaKit) -> None:
+    await kit.quota.load(TEAM, make_state(balance_micros=1000))
+    claim = make_claim(spend=prepaid(600))
+    await kit.quota.admit(claim)
+    dearer = msgspec.structs.replace(claim, spend=prepaid(1001))
+    refusal = await kit.quota.admit(dearer)
+    assert isinstance(refusal, Exhausted)
+    assert (refusal.balance_micros, refusal.held_micros) == (1000, 600)
+    assert isinstance(await kit.quota.admit(make_claim(spend=prepaid(400))), Granted)
+
+
+async def test_a_cap_counts_what_a_request_may_cost_more(kit: QuotaKit) -> None:
+    await kit.quota.load(TEAM, make_state())
+    claim = capped(60, daily=100)
+    await kit.quota.admit(claim)
+    for hold_micros, answer in ((101, Capped), (100, Granted)):
+        again = msgspec.structs.replace(capped(hold_micros, daily=100), request_id=claim.request_id)
+        assert isinstance(await kit.quota.admit(again), answer)
 
 
 async def test_a_refused_request_holds_nothing(kit: QuotaKit) -> None:

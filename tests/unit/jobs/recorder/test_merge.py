@@ -26,8 +26,8 @@ OTHER_ENGINE = new_id()
 PRICES = PriceList(
     [
         PriceVersion(
-            id=1,
-            model="m",
+            id=number,
+            model=model,
             effective_from=AT - timedelta(days=1),
             input_micros_per_mtok=1_000_000,
             cached_input_micros_per_mtok=1_000_000,
@@ -37,6 +37,7 @@ PRICES = PriceList(
             background_permille=500,
             batch_permille=500,
         )
+        for number, model in ((1, "m"), (2, "other"))
     ]
 )
 
@@ -87,22 +88,29 @@ def histories(draw: st.DrawFn) -> list[Record]:
     """What the processes that serve one request may say of it."""
     taken = draw(st.integers(0, 3))
     records: list[Record] = [admitted(ID, AT_S)]
+    # Which attempt is the first of its fallback, if that got it.
+    moved = draw(st.none() | st.integers(0, taken))
+    if moved is not None:
+        handed_over = {"model": "other", "requested_model": "m", "body": None}
+        records.append(admitted(ID, AT_S, attempts=moved + 1, **handed_over))
     for attempt in range(taken):
         fields: dict[str, Any] = {"engine_id": new_id(), "host": f"host-{attempt}"}
+        fields["model"] = "m" if moved is None or attempt < moved else "other"
         fields |= {"ending": draw(endings), "usage": draw(usages), "attempt": attempt}
         records.append(completed(ID, AT_S + attempt, message=f"message-{attempt}", **fields))
-    last = records[-1]
+    model = "m" if moved is None else "other"
+    last, attempts = records[-1], taken if moved is None else max(taken, moved + 1)
     if isinstance(last, Completed) and draw(st.booleans()):
-        said: dict[str, Any] = {"engine_id": last.engine_id, "attempts": taken}
+        said: dict[str, Any] = {"engine_id": last.engine_id, "attempts": attempts, "model": model}
         ending = draw(st.sampled_from([*FINAL, Ending.ENGINE_LOST]))
         if last.ending in FINAL:
             said["usage"] = last.usage
         records.append(closed(ID, AT_S + 5, ending=ending, **said))
     else:
         # The last attempt is still in the queue, or its engine could not say that it has it.
-        waiting = draw(st.integers(taken, taken + 1)) if taken else draw(st.integers(0, 1))
+        waiting = draw(st.integers(attempts, attempts + 1) if taken else st.integers(0, 1))
         ending = draw(st.sampled_from([Ending.CANCELLED, Ending.TIMEOUT, Ending.FAILED]))
-        records.append(unserved(ID, AT_S + 5, attempts=waiting, ending=ending))
+        records.append(unserved(ID, AT_S + 5, attempts=waiting, ending=ending, model=model))
     return records
 
 
@@ -291,3 +299,62 @@ def test_only_ids_that_are_uuids_are_taken() -> None:
     assert merge.request_id(admitted(canonical.upper())) == canonical
     with pytest.raises(ValueError, match="hexadecimal"):
         merge.request_id(admitted("no-uuid"))
+
+
+HANDED_OVER = admitted(ID, AT_S, model="other", requested_model="m", attempts=2, body=None)
+
+
+def test_the_fallback_is_the_model_and_the_other_the_one_that_was_asked_for() -> None:
+    row = make_row(
+        HANDED_OVER,
+        completed(ID, AT_S, attempt=1, model="other"),
+        admitted(ID, AT_S),
+        completed(ID, AT_S, attempt=0, ending=Ending.FAILED, usage=NOTHING, message="away"),
+        closed(ID, AT_S, attempts=2, model="other"),
+    )
+    assert (row.model, row.requested_model, row.attempts) == ("other", "m", 2)
+    assert (row.status, row.error) == ("completed", "")
+    charge = merge.charge(row, PRICES)
+    assert charge is not None
+    assert (charge.model, charge.price_id, charge.cost_micros) == ("other", 2, 130)
+
+
+def test_what_is_settled_before_the_fallback_is_told_of_is_billed_as_its_own() -> None:
+    row = make_row(
+        admitted(ID, AT_S),
+        completed(ID, AT_S, attempt=1, model="other"),
+        closed(ID, AT_S, attempts=2, model="other"),
+    )
+    assert merge.is_complete(row)
+    assert (row.model, row.requested_model) == ("other", "m")
+
+
+def test_a_failure_before_the_fallback_settles_nothing() -> None:
+    failed = completed(ID, AT_S, ending=Ending.FAILED, usage=NOTHING, message="away")
+    row = make_row(admitted(ID, AT_S), failed, HANDED_OVER)
+    assert row.engine_ended_at is None
+    assert (row.status, row.error) == ("running", "")
+    assert not merge.is_complete(row)
+
+
+def test_who_leaves_the_fallback_pays_for_what_that_did() -> None:
+    charge = bill(
+        admitted(ID, AT_S),
+        completed(ID, AT_S, ending=Ending.FAILED, usage=NOTHING),
+        HANDED_OVER,
+        completed(ID, AT_S, attempt=1, model="other", ending=Ending.CANCELLED),
+        closed(ID, AT_S, attempts=2, model="other", ending=Ending.CANCELLED),
+    )
+    assert charge is not None
+    assert (charge.model, charge.usage, charge.cost_micros) == ("other", USAGE, 130)
+
+
+def test_a_fallback_that_fails_too_costs_nothing_and_the_first_error_is_told() -> None:
+    second = completed(ID, AT_S, attempt=1, model="other", ending=Ending.TIMEOUT, message="slow")
+    told = closed(ID, AT_S, attempts=2, model="other", ending=Ending.FAILED, message="away")
+    for records in ((second, told), (told, second)):
+        row = make_row(admitted(ID, AT_S), HANDED_OVER, *records)
+        assert (row.model, row.status, row.error) == ("other", "failed", "away")
+        charge = merge.charge(row, PRICES)
+        assert charge is not None
+        assert charge.cost_micros == 0

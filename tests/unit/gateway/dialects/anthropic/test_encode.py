@@ -39,6 +39,7 @@ ENDINGS = [
     Finished(reason=FinishReason.LENGTH, usage=USAGE),
     Finished(reason=FinishReason.STOP_SEQUENCE, usage=USAGE, stop_sequence="STOP\u2028"),
     Finished(reason=FinishReason.TOOL_USE, usage=USAGE),
+    Finished(reason=FinishReason.REFUSAL, usage=USAGE),
 ]
 
 
@@ -170,8 +171,8 @@ async def test_the_whole_message_has_every_key() -> None:
     list(
         zip(
             ENDINGS,
-            ["end_turn", "max_tokens", "stop_sequence", "tool_use"],
-            [None, None, "STOP\u2028", None],
+            ["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"],
+            [None, None, "STOP\u2028", None, None],
             strict=True,
         )
     ),

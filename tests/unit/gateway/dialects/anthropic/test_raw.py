@@ -106,6 +106,20 @@ def test_keys_cookies_and_what_proxies_say_stay_here() -> None:
     )
 
 
+def test_whose_account_is_used_there_is_not_the_callers_to_say() -> None:
+    sent = [(b"anthropic-workspace-id", b"w"), (b"Anthropic-Organization-Id", b"o")]
+    assert carried_headers(sent) == ()
+
+
+@pytest.mark.parametrize("value", [b"a\x01b", b"a\rb", b"a\x7fb"])
+def test_a_header_that_no_upstream_would_take_is_refused(value: bytes) -> None:
+    with pytest.raises(TandemError) as refused:
+        carried_headers([(b"anthropic-beta", value)])
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert refused.value.message.startswith("anthropic-beta: ")
+    assert carried_headers([(b"cookie", value)]) == ()
+
+
 def test_of_a_query_what_the_api_knows_travels() -> None:
     assert carried_path("/v1/messages", [("beta", "true"), ("key", "sk-1")]) == (
         "/v1/messages?beta=true"

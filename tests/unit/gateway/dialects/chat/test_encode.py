@@ -185,6 +185,7 @@ def test_the_whole_completion_has_every_key() -> None:
     [
         (END, "stop", None),
         (Finished(reason=FinishReason.LENGTH, usage=USAGE), "length", None),
+        (Finished(reason=FinishReason.REFUSAL, usage=USAGE), "content_filter", None),
         (
             Finished(reason=FinishReason.STOP_SEQUENCE, usage=USAGE, stop_sequence="\u2028"),
             "stop",
@@ -282,6 +283,24 @@ def test_several_answers_have_an_index_each_and_count_the_prompt_once() -> None:
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (12, 14)
     assert usage["prompt_tokens_details"]["cached_tokens"] == 8
     assert [said["finish_reason"] for said in whole["choices"]] == ["stop", "length"]
+
+
+def test_of_answers_that_share_no_prompt_each_counts_its_own() -> None:
+    runs = run_of(TextDelta("a")), run_of(TextDelta("b"))
+    stream = stream_of(*runs, usage=True, shares_prompt=False)
+    usage = list(chunks(stream))[-1]["usage"]
+    assert usage == whole_of(*runs, shares_prompt=False)["usage"]
+    assert usage["prompt_tokens"] == 2 * USAGE.prompt_tokens
+
+
+def test_answers_begin_in_their_order_whichever_is_first() -> None:
+    stream = ChunkStream(make_shape(choices=3))
+    first = stream.feed(Chosen(1, Started(3)))
+    assert [chunk["choices"][0]["index"] for chunk in chunks(first)] == [0, 1]
+    assert stream.feed(Chosen(0, Started(3))) == b""
+    assert [
+        chunk["choices"][0]["index"] for chunk in chunks(stream.feed(Chosen(2, Started(3))))
+    ] == [2]
 
 
 def test_a_run_that_starts_again_is_told_once() -> None:

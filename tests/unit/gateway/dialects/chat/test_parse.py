@@ -373,6 +373,13 @@ def test_other_choices_are_requests_of_their_own_with_other_seeds() -> None:
     assert another_choice(parsed(n=2), 1, "r2").sampling.seed is None
 
 
+def test_other_choices_pay_for_the_prompt_unless_they_share_it() -> None:
+    for shares_prompt in (True, False):
+        first = parsed(context(shares_prompt=shares_prompt), n=2)
+        assert first.counts_prompt
+        assert another_choice(first, 1, "r2").counts_prompt is not shares_prompt
+
+
 ALLOWED = {
     "type": "allowed_tools",
     "allowed_tools": {"mode": "auto", "tools": [function("f"), function("g")]},

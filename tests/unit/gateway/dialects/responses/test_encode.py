@@ -14,6 +14,7 @@ from inference.events import (
     Event,
     Failed,
     Finished,
+    FinishReason,
     Likely,
     Started,
     TextDelta,
@@ -202,6 +203,18 @@ def test_an_answer_that_was_cut_is_incomplete() -> None:
     assert response["output"][0]["status"] == events[-2]["item"]["status"] == "incomplete"
 
 
+def test_an_answer_that_the_provider_stopped_is_incomplete() -> None:
+    refused = Finished(reason=FinishReason.REFUSAL, usage=CUT.usage)
+    events: list[Event] = [Started(1), TextDelta("Once upon"), refused]
+
+    (*_, last) = stream_of(events)
+
+    assert last["type"] == "response.incomplete"
+    assert last["response"]["incomplete_details"] == {"reason": "content_filter"}
+    rendered = render(shape_of(), status_of(refused), answer=folded(events))
+    assert rendered["incomplete_details"] == {"reason": "content_filter"}
+
+
 def test_an_answer_may_be_empty() -> None:
     events = stream_of([Started(1), END])
 
@@ -297,6 +310,8 @@ def test_bug_44_a_resumed_stream_has_no_gap_and_no_repeat(skip_until: int) -> No
     assert stream_of(RUN, shape_of(background=True), skip_until) == whole[skip_until + 1 :]
 
 
+MCP = {"type": "mcp", "server_label": "wiki", "server_url": "https://x.test", "authorization": "k"}
+
 texts = st.text(min_size=1, max_size=8)
 scored = st.builds(TextDelta, texts, st.sampled_from([(), (SCORE,)]))
 calls = st.builds(
@@ -310,7 +325,7 @@ bodies = st.fixed_dictionaries(
     optional={
         "include_reasoning": st.booleans(),
         "reasoning": st.sampled_from([{}, None, {"summary": "auto"}]),
-        "tools": st.just([{"type": "function", "name": "f", "parameters": {}}, {"type": "mcp"}]),
+        "tools": st.just([{"type": "function", "name": "f", "parameters": {}}, MCP]),
         "tool_choice": st.sampled_from(["auto", {"type": "function", "name": "f"}]),
         "text": st.sampled_from([None, {"format": {"type": "json_object"}}, {"verbosity": "low"}]),
         "metadata": st.just({"a": "b"}),
