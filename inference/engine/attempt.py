@@ -44,6 +44,7 @@ class Attempt:
         self._message = ""
         self._usage: Usage | None = None
         self._confirmed = False
+        self._aborted = False
 
     @property
     def key(self) -> tuple[str, int]:
@@ -74,8 +75,13 @@ class Attempt:
         return seq
 
     def abort(self, ending: Ending, farewell: Failed | None = None) -> None:
-        """Break the run off. Once: a second cancel would break off the engine's cleaning up."""
-        if not self.task.cancelling():
+        """Break the run off. Once: a second cancel would break off the engine's cleaning up.
+
+        Whether the task is being cancelled is no sign of that: timeouts and cancel scopes within it
+        cancel it for a moment, too.
+        """
+        if not self._aborted:
+            self._aborted = True
             if not self._detail:
                 self._ending, self._detail = ending, ending
             self.farewell = farewell

@@ -56,6 +56,7 @@ class WorkAttempt:
         self.given_up = False
         self.preempted = False
         self.has_called = False
+        self._cancelled = False
         self._ending = Ending.FAILED
         self._splice = Splice(())
         self._parts = Parts()
@@ -162,11 +163,13 @@ class WorkAttempt:
     @property
     def is_over(self) -> bool:
         """Whether it has ended, or will as soon as it can."""
-        return self.task.done() or bool(self.task.cancelling())
+        return self.task.done() or self._cancelled
 
     def _cancel(self) -> None:
-        # Once: a second time would break off the engine's cleaning up.
+        # Once: a second time would break off the engine's cleaning up. The task's own word is no
+        # sign of it: timeouts and cancel scopes within it cancel it for a moment, too.
         if not self.is_over:
+            self._cancelled = True
             self.task.cancel()
 
     async def end_log(self) -> None:
