@@ -132,8 +132,9 @@ def _usage(row: Row) -> Usage:
 
 def _admitted(row: Row, record: Admitted) -> None:
     requested = record.requested_model or record.model
-    # Whoever has told of an attempt has said whose it is.
-    _name_models(row, requested, row.model if row.attempts else requested)
+    # Whoever has told of an attempt has said whose it is, unless it was an end that names none.
+    told = row.model if row.attempts else ""
+    _name_models(row, requested, told or requested)
     row.created_at = _time(record.at_s)
     row.deadline_at = _time(record.deadline_s)
     row.team_id, row.team_name = record.team_id, _text("team_name", record.team_name)
@@ -202,6 +203,8 @@ def _reach(row: Row, attempts: int, model: str) -> bool:
             row.first_token_at = None
             _use(row, Usage(prompt_tokens=0, cached_tokens=0, output_tokens=0))
             row.status, row.ending, row.detail, row.error = Status.RUNNING.value, "", "", ""
+    # An end that names no model is that of the one model that all attempts had.
+    row.model = row.model or model
     return attempts == row.attempts
 
 

@@ -98,7 +98,8 @@ def histories(draw: st.DrawFn) -> list[Record]:
         fields["model"] = "m" if moved is None or attempt < moved else "other"
         fields |= {"ending": draw(endings), "usage": draw(usages), "attempt": attempt}
         records.append(completed(ID, AT_S + attempt, message=f"message-{attempt}", **fields))
-    model = "m" if moved is None else "other"
+    # The end names no model where it is the one that was asked for.
+    model = draw(st.sampled_from(["m", ""])) if moved is None else "other"
     last, attempts = records[-1], taken if moved is None else max(taken, moved + 1)
     if isinstance(last, Completed) and draw(st.booleans()):
         said: dict[str, Any] = {"engine_id": last.engine_id, "attempts": attempts, "model": model}
@@ -327,6 +328,20 @@ def test_what_is_settled_before_the_fallback_is_told_of_is_billed_as_its_own() -
     )
     assert merge.is_complete(row)
     assert (row.model, row.requested_model) == ("other", "m")
+
+
+def test_an_end_that_is_told_first_and_names_no_model_is_billed_as_what_was_asked_for() -> None:
+    told: list[Record] = [
+        closed(ID, AT_S, attempts=2),
+        completed(ID, AT_S, ending=Ending.ENGINE_LOST),
+    ]
+    asked = admitted(ID, AT_S)
+    for records in ([told[0], asked], [*told, asked], told, told[::-1]):
+        row = make_row(*records)
+        assert (row.model, row.requested_model) == ("m", "")
+    charge = bill(*told, asked, completed(ID, AT_S, attempt=1))
+    assert charge is not None
+    assert (charge.price_id, charge.cost_micros) == (1, 130)
 
 
 def test_a_failure_before_the_fallback_settles_nothing() -> None:
