@@ -181,7 +181,7 @@ def _capabilities(entry: ModelEntry) -> dict[str, Any]:
                 "enabled": thinks,
             },
         },
-        "tools": {"supported": bool(entry.tool_parser)},
+        "tools": {"supported": entry.calls_tools},
     }
 
 

@@ -97,10 +97,26 @@ def capabilities_of(**fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("able", [True, False])
 def test_capabilities_say_what_the_catalogue_says(able: bool) -> None:
-    capabilities = capabilities_of(vision=able, tool_parser="hermes" if able else "")
+    capabilities = capabilities_of(vision=able)
     assert capabilities["image_input"]["supported"] is able
-    assert capabilities["tools"]["supported"] is able
     assert capabilities["structured_outputs"]["supported"] is True
+
+
+@pytest.mark.parametrize(
+    ("backend", "tool_parser", "calls"),
+    [
+        ("vllm", "", False),
+        ("vllm", "hermes", True),
+        ("openai", "", True),
+        ("anthropic", "", True),
+        ("scripted", "", True),
+    ],
+)
+def test_only_a_model_of_vllm_needs_a_parser_to_call_tools(
+    backend: str, tool_parser: str, calls: bool
+) -> None:
+    capabilities = capabilities_of(backend=backend, tool_parser=tool_parser)
+    assert capabilities["tools"] == {"supported": calls}
 
 
 @pytest.mark.parametrize(
