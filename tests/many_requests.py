@@ -41,8 +41,8 @@ FROM generate_series(1, %(count)s) AS n
 _TRAIL = """
 INSERT INTO jobs_requestrecord (
     id, created_at, deadline_at, team_id, team_name, key_id, key_name, client, address, trace_id,
-    session_id, type, stream_id, custom_id, batch_id, dialect, lane, model, streamed, max_tokens,
-    ignored_fields, body_bytes,
+    session_id, type, stream_id, custom_id, batch_id, dialect, lane, model, requested_model,
+    streamed, max_tokens, ignored_fields, body_bytes,
     body_digest, engine_id, engine_host, attempts, taken_at, first_token_at, engine_ended_at,
     closed_at, status, ending, detail, error, answer_digest, input_tokens, cached_tokens,
     cache_written_tokens, output_tokens, thinking_tokens, cost_micros, settled_at
@@ -60,7 +60,7 @@ SELECT
     'messages', CASE WHEN type < 999 THEN 'realtime' ELSE 'batch' END,
     CASE WHEN model < 600 THEN 'alpha' WHEN model < 850 THEN 'beta' WHEN model < 950 THEN 'gamma'
         WHEN model < 990 THEN 'delta' WHEN model < 999 THEN 'epsilon' ELSE 'zeta' END,
-    type %% 2 = 0, 1024, '{}', 500 + tokens, sha256(n::text::bytea),
+    '', type %% 2 = 0, 1024, '{}', 500 + tokens, sha256(n::text::bytea),
     ('00000000-0000-0000-0001-00000000000' || model %% 8)::uuid, 'host-' || model %% 8, 1,
     at + interval '5 ms', at + interval '150 ms', at + interval '2 s', at + interval '2 s',
     outcome, CASE outcome WHEN 'completed' THEN 'finished' ELSE outcome END,

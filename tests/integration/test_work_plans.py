@@ -30,7 +30,7 @@ from tests.work import finished, new_batch, new_source, new_work, rows_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROWS = 50_000
+ROWS = 20_000
 AT_ONCE = 64
 # Of the rows of every table that a statement looks at, for each row that it is about.
 READ_PER_ROW = 4
