@@ -33,6 +33,7 @@ from tests.benchmarks import (  # noqa: E402
     prefix_cache,
     shared_prefix,
     simulate,
+    upstreams,
 )
 from tests.benchmarks.load import ROOT  # noqa: E402
 from tests.benchmarks.plots import keep  # noqa: E402
@@ -59,6 +60,7 @@ _PARTS: dict[str, Measure] = {
     "prefix": shared_prefix.measure,
     "batches": batches.measure,
     "growth": growth.measure,
+    "upstreams": upstreams.measure,
     "simulate": simulate.measure,
 }
 
