@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import anthropic
@@ -27,14 +27,17 @@ from tests.acceptance.routes import (
     Origin,
     add_far_models,
     gap,
+    reached,
     start_worker,
 )
 from tests.acceptance.stack import ROOT, Gateway, Stack, eventually, free_port
 
 _TYPESCRIPT = Path(__file__).parent / "typescript"
 _NPM_CI = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-# A real engine loads for long on a busy machine.
+# A real engine loads and answers for long on a busy machine.
 _LOAD_PATIENCE_S = 300
+_ANSWER_PATIENCE_S = 120
+_REAL_CONTEXT_TOKENS = 2048
 
 _SCRIPTED = "vendor/Scripted-1"
 _GIFTED = "sees-and-thinks"
@@ -118,10 +121,7 @@ def route(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def reach(request: pytest.FixtureRequest, route: str) -> Reach:
     """Return a function from a model with an engine to what this way calls it."""
-    if route == DIRECT:
-        return lambda name: name
-    names: dict[tuple[str, str], str] = request.getfixturevalue("far_models")
-    return lambda name: names[route, name]
+    return lambda name: reached(request, name, route, "far_models")
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def parrot(engine_models: list[str], reach: Reach) -> str:
 
 
 @pytest.fixture(scope="session")
-def real_model(stack: Stack, gateway: Gateway) -> str:
+def real_engine(stack: Stack, gateway: Gateway) -> str:
     """Return a model with a vLLM engine. Its weights are kept from one run to the next."""
     models_dir = Path(os.environ.get("TEST_MODELS_DIR", BASE_DIR / "var" / "models"))
     try:
@@ -157,7 +157,7 @@ def real_model(stack: Stack, gateway: Gateway) -> str:
         DEFAULT_MODEL,
         backend="vllm",
         weights=DEFAULT_MODEL,
-        context_tokens=2048,
+        context_tokens=_REAL_CONTEXT_TOKENS,
         # A quarter is kept for realtime requests; batches of a thousand rows use the rest.
         capacity=12,
         # Its chat template knows no tools.
@@ -172,6 +172,22 @@ def real_model(stack: Stack, gateway: Gateway) -> str:
     stack.start_worker(DEFAULT_MODEL, patience_s=_LOAD_PATIENCE_S)
     gateway.wait_for_model(DEFAULT_MODEL)
     return DEFAULT_MODEL
+
+
+@pytest.fixture(scope="session")
+def far_real_models(stack: Stack, gateway: Gateway, real_engine: str) -> dict[tuple[str, str], str]:
+    """Return the names of models that lead to that one through an upstream, by way and model."""
+    origin = Origin("real", gateway.url, stack.mint("real routes"))
+    fields = {"context_tokens": _REAL_CONTEXT_TOKENS}
+    names = add_far_models(stack, origin, {real_engine: fields})
+    start_worker(stack, gateway, names.values())
+    return names
+
+
+@pytest.fixture(scope="module")
+def real_model(request: pytest.FixtureRequest, real_engine: str, route: str) -> str:
+    """Return a model with a vLLM engine."""
+    return reached(request, real_engine, route, "far_real_models")
 
 
 @pytest.fixture
@@ -204,19 +220,23 @@ def sdk(stack: Stack, gateway: Gateway) -> Iterator[anthropic.Anthropic]:
 def chat(stack: Stack, gateway: Gateway) -> Iterator[openai.OpenAI]:
     """Return OpenAI's own client, of the shared gateway."""
     with openai.OpenAI(
-        base_url=f"{gateway.url}/v1", api_key=stack.key, max_retries=0, timeout=30
+        base_url=f"{gateway.url}/v1", api_key=stack.key, max_retries=0, timeout=_ANSWER_PATIENCE_S
     ) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def typescript(tmp_path_factory: pytest.TempPathFactory, stack: Stack, gateway: Gateway) -> Program:
+def typescript(
+    tmp_path_factory: pytest.TempPathFactory, stack: Stack, gateway: Gateway
+) -> Iterator[Program]:
     """Return Anthropic's TypeScript SDK, of the shared gateway."""
     # Nothing is written beside the sources.
     folder = tmp_path_factory.mktemp("npm") / "typescript"
     shutil.copytree(_TYPESCRIPT, folder, ignore=shutil.ignore_patterns("node_modules"))
     install("the TypeScript SDK", folder, _NPM_CI)
-    return Program(command=("node", "run.mjs"), folder=folder, url=gateway.url, key=stack.key)
+    program = Program(command=("node", "run.mjs"), folder=folder, url=gateway.url, key=stack.key)
+    with closing(program):
+        yield program
 
 
 @pytest.fixture(scope="session")

@@ -87,7 +87,8 @@ def test_a_finished_request_is_billed_once_and_in_the_trail(
     stack: Stack, join: Join, priced: str
 ) -> None:
     caller = join(make_member(stack))
-    said = caller.ask(priced, script(tokens=10, cached_tokens=0)).json()
+    answer = caller.ask(priced, script(tokens=10, cached_tokens=0))
+    said = answer.json()
     (item,) = caller.settled(1)
     used = said["usage"]
     cost = used["input_tokens"] + 2 * used["output_tokens"]
@@ -95,7 +96,7 @@ def test_a_finished_request_is_billed_once_and_in_the_trail(
     assert item["status"] == "completed"
     assert (item["prompt_tokens"], item["completion_tokens"]) == (used["input_tokens"], 10)
     assert entries(stack, caller.member) == [("usage", -cost)]
-    for name in (said["id"], item["id"]):
+    for name in (answer.headers["request-id"], item["id"]):
         detail = caller.control(f"activity/{name}")
         assert detail["body_json"]["model"] == priced
         assert detail["result_json"]["content"] == said["content"]

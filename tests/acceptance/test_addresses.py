@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.client import Client, body
 from tests.acceptance.stack import Gateway, Stack
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_the_official_sdk_takes_every_base_url(
 
 @pytest.mark.parametrize("name", ["vendor/scripted-1", "VENDOR/SCRIPTED-1", "scripted", "Scripted"])
 def test_a_model_is_found_by_id_and_alias_whatever_the_case(
-    client: Client, model: str, name: str
+    client: Client, engine_model: str, name: str
 ) -> None:
     response = client.ask(name, "go")
     assert response.status_code == 200
-    assert response.json()["model"] == model
+    assert response.json()["model"] == engine_model
 
 
 @pytest.mark.parametrize("safe", ["/", ""])

@@ -13,6 +13,7 @@ from openai.types.responses import Response
 
 from tests.acceptance.client import ENDLESS, script
 from tests.acceptance.stack import Gateway, Stack, ending, eventually
+from tests.acceptance.teams import make_member
 
 pytestmark = pytest.mark.acceptance
 
@@ -95,7 +96,7 @@ def test_another_teams_response_is_as_one_that_nobody_has(
     stack: Stack, gateway: Gateway, openai_sdk: openai.OpenAI, model: str
 ) -> None:
     mine = openai_sdk.responses.create(model=model, input="hello")
-    theirs = stack.manage("create_api_key", "stranger", "--team", "strangers").strip()
+    theirs = make_member(stack).key
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=theirs) as stranger:
         for call in (
             stranger.responses.retrieve,

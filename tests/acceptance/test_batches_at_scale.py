@@ -24,7 +24,7 @@ T = TypeVar("T")
 _PATIENCE_S = 1_800
 _MAX_TOKENS = 4
 # A release is tried with BATCH_ROWS=1000.
-_ROWS = int(os.environ.get("BATCH_ROWS", "300"))
+_ROWS = int(os.environ.get("BATCH_ROWS", "150"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -133,4 +133,4 @@ def test_the_openai_sdk_gets_every_row_once(api: openai.OpenAI, real_model: str)
 
 
 def test_the_anthropic_sdk_gets_every_row_once(sdk: anthropic.Anthropic, real_model: str) -> None:
-    run_anthropic(sdk, real_model, 100)
+    run_anthropic(sdk, real_model, 60)

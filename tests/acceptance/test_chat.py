@@ -317,17 +317,34 @@ def test_flex_without_room_is_refused_and_runs_nothing(
 @pytest.mark.engine
 @either_way
 def test_a_real_model_answers(chat: openai.OpenAI, real_model: str, streamed: bool) -> None:
-    body = asked(real_model, "What is the capital of France?", temperature=0, n=2)
-    body |= {"logprobs": True, "top_logprobs": 2, "max_tokens": 20, "seed": 1}
-    said = answer(chat, body, streamed=streamed)
-    for choice in said.choices:
+    body = asked(real_model, "What is the capital of France?", temperature=0, max_tokens=20, n=2)
+    for choice in answer(chat, body, streamed=streamed).choices:
         assert "Paris" in (choice.message.content or "")
+
+
+@pytest.mark.engine
+def test_a_real_model_counts_the_prompt_of_several_answers_once(
+    chat: openai.OpenAI, real_model: str
+) -> None:
+    body = asked(real_model, "What is the capital of France?", max_tokens=1, n=2)
+    usage = answer(chat, body, streamed=False).usage
+    assert usage is not None
+    assert usage.prompt_tokens < 60
+
+
+@pytest.mark.engine
+@either_way
+def test_a_real_model_tells_log_probabilities(
+    chat: openai.OpenAI, real_model: str, streamed: bool
+) -> None:
+    body = asked(real_model, "What is the capital of France?", temperature=0, max_tokens=20)
+    body |= {"logprobs": True, "top_logprobs": 2, "n": 2, "seed": 1}
+    for choice in answer(chat, body, streamed=streamed).choices:
+        assert choice.message.content
         assert choice.logprobs is not None
         tokens = choice.logprobs.content or []
         assert "".join(token.token for token in tokens) == choice.message.content
         assert all(token.logprob <= 0 for token in tokens)
-    assert said.usage is not None
-    assert said.usage.prompt_tokens < 60
 
 
 @pytest.mark.engine

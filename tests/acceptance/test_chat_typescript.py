@@ -11,7 +11,7 @@ from tests.acceptance.programs import Program
 from tests.acceptance.test_chat import TOOLS, asked
 from tests.acceptance.test_tools import CALL, SAID
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 
 @pytest.fixture

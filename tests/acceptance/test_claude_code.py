@@ -20,6 +20,7 @@ import pytest
 from inference.backends.scripted import Script
 from tests.acceptance.client import Client
 from tests.acceptance.programs import install
+from tests.acceptance.routes import Origin, add_far_models, reached, start_worker
 from tests.acceptance.stack import ROOT, Gateway, Stack, ending, eventually
 
 pytestmark = pytest.mark.acceptance
@@ -31,6 +32,7 @@ _PATIENCE_S = 120
 _NOWHERE = "http://127.0.0.1:9"
 _LAUNCHER = [sys.executable, str(ROOT / "manage.py"), "claude"]
 
+_READER_CONTEXT_TOKENS = 40_000
 # A prompt of some 200 tokens instead of 20,000.
 SMALL = ["--bare", "--tools", "", "--system-prompt", "You answer in one sentence."]
 TEXT = Script().text
@@ -113,15 +115,15 @@ def claude_code(
 
 
 @pytest.fixture(scope="module")
-def reader(claude_code: ClaudeCode, stack: Stack, gateway: Gateway) -> Iterator[str]:
-    """Return a model that reads a file of the user's and says what is in it."""
+def near_reader(claude_code: ClaudeCode, stack: Stack, gateway: Gateway) -> Iterator[str]:
+    """Return a model with an engine that reads a file of the user's and says what is in it."""
     note = claude_code.folder / "note.txt"
     note.write_text("The key is under the mat.\n")
     read = {"name": "Read", "arguments": ['{"file_path": ', json.dumps(str(note)), "}"]}
     name = stack.add_model(
         "reader",
         aliases=["claude-reader"],
-        context_tokens=40_000,
+        context_tokens=_READER_CONTEXT_TOKENS,
         tool_parser="hermes",
         engine_options={"text": "", "tool_calls": [read], "echo_results": True},
     )
@@ -130,9 +132,26 @@ def reader(claude_code: ClaudeCode, stack: Stack, gateway: Gateway) -> Iterator[
         yield name
 
 
-@pytest.mark.parametrize("name", ["vendor/Scripted-1", "scripted"])
-def test_a_turn_is_answered_by_the_model(claude_code: ClaudeCode, model: str, name: str) -> None:
-    report = claude_code.ask(name, "Hello.")
+@pytest.fixture(scope="module")
+def far_readers(
+    stack: Stack, gateway: Gateway, near_reader: str
+) -> Iterator[dict[tuple[str, str], str]]:
+    """Return the names of models that lead to that one through an upstream, by way and model."""
+    origin = Origin("reading", gateway.url, stack.mint("readers"))
+    fields = {"context_tokens": _READER_CONTEXT_TOKENS}
+    names = add_far_models(stack, origin, {near_reader: fields})
+    with ending(start_worker(stack, gateway, names.values())):
+        yield names
+
+
+@pytest.fixture(scope="module")
+def reader(request: pytest.FixtureRequest, near_reader: str, route: str) -> str:
+    """Return what this way calls that model."""
+    return reached(request, near_reader, route, "far_readers")
+
+
+def check_turn(report: dict[str, Any], model: str) -> None:
+    """Check what Claude Code reports about a turn of the shared scripted model."""
     assert report["result"] == TEXT
     assert not report["is_error"]
     ((used, usage),) = report["modelUsage"].items()
@@ -140,6 +159,16 @@ def test_a_turn_is_answered_by_the_model(claude_code: ClaudeCode, model: str, na
     assert usage["contextWindow"] == 100_000
 
 
+@pytest.mark.every_route
+def test_a_turn_is_answered_by_the_model(claude_code: ClaudeCode, model: str) -> None:
+    check_turn(claude_code.ask(model, "Hello."), model)
+
+
+def test_an_alias_is_answered_by_its_model(claude_code: ClaudeCode, engine_model: str) -> None:
+    check_turn(claude_code.ask("scripted", "Hello."), engine_model)
+
+
+@pytest.mark.every_route
 def test_a_tool_is_called_and_its_result_goes_back_to_the_model(
     claude_code: ClaudeCode, reader: str
 ) -> None:
@@ -148,6 +177,7 @@ def test_a_tool_is_called_and_its_result_goes_back_to_the_model(
     assert (report["num_turns"], report["permission_denials"]) == (2, [])
 
 
+@pytest.mark.every_route
 def test_an_answer_that_does_not_fit_is_asked_for_again_and_shorter(
     claude_code: ClaudeCode, gateway: Gateway, reader: str
 ) -> None:
@@ -159,6 +189,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again_and_shorter(
 
 
 @pytest.mark.engine
+@pytest.mark.every_route
 def test_a_real_model_answers_a_small_prompt(claude_code: ClaudeCode, real_model: str) -> None:
     report = claude_code.ask(
         real_model,
@@ -233,7 +264,7 @@ def test_what_it_warms_up_with_is_answered_without_a_key_and_a_redirect(
 
 
 def test_the_list_that_it_discovers_models_in_has_the_aliases(
-    client: Client, stack: Stack, reader: str
+    client: Client, stack: Stack, near_reader: str
 ) -> None:
     del client.http.headers["x-api-key"]
     headers = {"authorization": f"Bearer {stack.key}", "anthropic-version": "2023-06-01"}
@@ -266,7 +297,7 @@ def on_a_terminal(claude_code: ClaudeCode, *arguments: str, **variables: str) ->
         os.close(ours)
 
 
-def test_it_discovers_models_by_their_aliases(claude_code: ClaudeCode, reader: str) -> None:
+def test_it_discovers_models_by_their_aliases(claude_code: ClaudeCode, near_reader: str) -> None:
     known = claude_code.home / ".claude" / "cache" / "gateway-models.json"
     # What it asks a new user first, on a terminal.
     asked = {
@@ -275,7 +306,7 @@ def test_it_discovers_models_by_their_aliases(claude_code: ClaudeCode, reader: s
     }
     (claude_code.home / ".claude.json").write_text(json.dumps(asked))
     discovery = {"CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1"}
-    with on_a_terminal(claude_code, "--model", reader, **discovery) as terminal:
+    with on_a_terminal(claude_code, "--model", near_reader, **discovery) as terminal:
         screen = b""
 
         def has_found() -> bool:

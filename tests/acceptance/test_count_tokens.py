@@ -110,7 +110,9 @@ def test_a_marked_system_prompt_is_read_from_the_cache(
     sdk: anthropic.Anthropic, real_model: str
 ) -> None:
     rules = " ".join(f"Rule {number}: never say {number * 7}." for number in range(60))
-    system = [{"type": "text", "text": rules, "cache_control": EPHEMERAL}]
+    # Whichever way it takes, nobody has said it before.
+    text = f"These are the rules of {real_model}. {rules}"
+    system = [{"type": "text", "text": text, "cache_control": EPHEMERAL}]
     first, second = (
         sdk.messages.create(**body(real_model, question, system=system) | {"max_tokens": 1}).usage
         for question in (QUESTION, QUESTION)

@@ -17,10 +17,9 @@ from tests.acceptance.client import (
 )
 from tests.acceptance.stack import Gateway, Stack, ending
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 
-@pytest.mark.every_route
 def test_leaving_a_stream_stops_the_engine(stack: Stack, client: Client, model: str) -> None:
     with client.stream(model, ENDLESS) as stream:
         stream.wait_for("content_block_delta")
@@ -28,7 +27,6 @@ def test_leaving_a_stream_stops_the_engine(stack: Stack, client: Client, model: 
     stack.wait_for_in_flight(model, 0)
 
 
-@pytest.mark.every_route
 def test_leaving_before_the_whole_answer_stops_the_engine(
     stack: Stack, gateway: Gateway, model: str
 ) -> None:

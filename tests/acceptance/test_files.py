@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.acceptance.stack import Gateway, Stack, eventually
+from tests.acceptance.teams import make_member
 
 pytestmark = pytest.mark.acceptance
 
@@ -89,7 +90,7 @@ def test_bug_33_another_team_sees_nothing_of_a_file(
     api: openai.OpenAI, stack: Stack, gateway: Gateway
 ) -> None:
     made = api.files.create(file=("secret", b"x"), purpose="user_data")
-    key = stack.manage("create_api_key", "other", "--team", "strangers").strip()
+    key = make_member(stack).key
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0) as stranger:
         assert stranger.files.list().data == []
         for call in (stranger.files.retrieve, stranger.files.content, stranger.files.delete):

@@ -19,6 +19,7 @@ from sference_sdk import ApiError, Batch, SferenceClient
 
 from tests.acceptance.client import script
 from tests.acceptance.stack import Gateway, Stack, ending, eventually
+from tests.acceptance.teams import make_member
 
 pytestmark = pytest.mark.acceptance
 
@@ -158,7 +159,7 @@ def test_another_teams_batch_is_not_there(
     sference: SferenceClient, stack: Stack, gateway: Gateway, model: str
 ) -> None:
     made = sference.submit_batch(requests=[chat(model, "a")])
-    key = stack.manage("create_api_key", "spy", "--team", "inline-spies").strip()
+    key = make_member(stack).key
     with SferenceClient(base_url=gateway.url, api_key=key) as spy:
         for call in (spy.get_batch, spy.cancel_batch, spy.get_results):
             with pytest.raises(ApiError, match="404"):

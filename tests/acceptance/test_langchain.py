@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,20 @@ from tests.acceptance.client import script
 from tests.acceptance.programs import Program, install
 from tests.acceptance.stack import Gateway, Stack, ending
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 _SOURCE = Path(__file__).parent / "langchain"
-_PIP_INSTALL = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]
+# This environment's own pip does it for the other one.
+_PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 CALLING = script(
     text="", tool_calls=[{"name": "get_weather", "arguments": ['{"city":', '"Rome"}']}]
 )
 
 
 @pytest.fixture(scope="module")
-def langchain(tmp_path_factory: pytest.TempPathFactory, stack: Stack, gateway: Gateway) -> Program:
+def langchain(
+    tmp_path_factory: pytest.TempPathFactory, stack: Stack, gateway: Gateway
+) -> Iterator[Program]:
     """Return LangChain, of the shared gateway, in a virtual environment of its own."""
     folder = tmp_path_factory.mktemp("pip") / "langchain"
     shutil.copytree(_SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -32,10 +36,12 @@ def langchain(tmp_path_factory: pytest.TempPathFactory, stack: Stack, gateway: G
     install(
         "LangChain",
         folder,
-        [sys.executable, "-m", "venv", "venv"],
-        [python, *_PIP_INSTALL, "requirements.txt"],
+        [sys.executable, "-m", "venv", "--without-pip", "venv"],
+        [*_PIP, "--python", python, "install", "--no-compile", "-r", "requirements.txt"],
     )
-    return Program(command=(python, "run.py"), folder=folder, url=gateway.url, key=stack.key)
+    program = Program(command=(python, "run.py"), folder=folder, url=gateway.url, key=stack.key)
+    with closing(program):
+        yield program
 
 
 @pytest.fixture(scope="module")

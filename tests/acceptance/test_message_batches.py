@@ -16,7 +16,7 @@ from anthropic.types.messages import MessageBatch, MessageBatchIndividualRespons
 
 from tests.acceptance.client import script
 from tests.acceptance.stack import Gateway, Stack, ending, eventually
-from tests.acceptance.teams import set_price
+from tests.acceptance.teams import make_member, set_price
 
 pytestmark = pytest.mark.acceptance
 
@@ -184,7 +184,7 @@ def test_another_teams_batch_is_not_there(
     sdk: anthropic.Anthropic, stack: Stack, gateway: Gateway, model: str
 ) -> None:
     made = sdk.messages.batches.create(requests=[request(model, "a")])
-    key = stack.manage("create_api_key", "spy", "--team", "spies").strip()
+    key = make_member(stack).key
     with anthropic.Anthropic(base_url=gateway.url, api_key=key) as spy:
         for call in (
             spy.messages.batches.retrieve,

@@ -13,6 +13,7 @@ from openai.types import Batch
 
 from tests.acceptance.client import script
 from tests.acceptance.stack import Gateway, Stack, ending, eventually
+from tests.acceptance.teams import make_member
 
 pytestmark = pytest.mark.acceptance
 
@@ -267,7 +268,7 @@ def test_bug_33_another_team_sees_nothing_of_a_batch(
     api: openai.OpenAI, stack: Stack, gateway: Gateway, model: str
 ) -> None:
     batch = submit(api, [chat_row("a", model)])
-    key = stack.manage("create_api_key", "other", "--team", "other batches").strip()
+    key = make_member(stack).key
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0) as stranger:
         assert stranger.batches.list().data == []
         for call in (stranger.batches.retrieve, stranger.batches.cancel):

@@ -12,8 +12,9 @@ from anthropic.types import Usage
 
 from tests.acceptance.client import body
 from tests.acceptance.stack import Gateway, Stack
+from tests.acceptance.teams import make_member
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.engine]
+pytestmark = [pytest.mark.acceptance, pytest.mark.engine, pytest.mark.every_route]
 
 _numbers = itertools.count()
 
@@ -21,8 +22,8 @@ _numbers = itertools.count()
 @pytest.fixture
 def stranger(stack: Stack, gateway: Gateway) -> Iterator[anthropic.Anthropic]:
     """Return a client of another team."""
-    key = stack.manage("create_api_key", f"stranger-{next(_numbers)}", "--team", "strangers")
-    with anthropic.Anthropic(base_url=gateway.url, api_key=key.strip()) as client:
+    key = make_member(stack).key
+    with anthropic.Anthropic(base_url=gateway.url, api_key=key) as client:
         yield client
 
 

@@ -17,7 +17,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from tests.acceptance.client import script
 from tests.acceptance.stack import Gateway, Stack, ending
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.every_route]
 
 QUESTION = "Is Paris the capital of France?"
 

@@ -42,6 +42,7 @@ def test_bug_53_54_55_and_57_a_quiet_stream_starts_at_once_and_is_pinged(
     assert text_of(frames) == "a b"
 
 
+@pytest.mark.every_route
 def test_a_stream_is_pinged_between_tokens(client: Client, model: str) -> None:
     # Tokens come on the beat, so the first pause can be short; the second is whole.
     with client.stream(model, script(text="a b c", token_delay_s=2)) as stream:

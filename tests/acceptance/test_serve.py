@@ -18,6 +18,7 @@ import pytest
 
 from gateway.config import BASE_DIR, Config
 from gateway.supervise.embedded import start_embedded
+from inference.weights import DEFAULT_MODEL
 from tests.acceptance.stack import eventually, free_port, insert_model
 
 pytestmark = pytest.mark.acceptance
@@ -153,6 +154,22 @@ def test_the_printed_operator_can_log_in(served: Serve) -> None:
 
 
 @pytest.mark.engine
+def test_a_key_can_be_made_beside_a_running_install(served: Serve) -> None:
+    environment = {**os.environ, "DATA_DIR": str(served.data_dir)}
+    for name in ("DATABASE_URL", "REDIS_URL"):
+        environment.pop(name, None)
+    key = subprocess.run(
+        [sys.executable, str(BASE_DIR / "manage.py"), "create_api_key", "another"],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout.strip()
+    models = httpx.get(f"{served.url}/v1/models", headers={"x-api-key": key})
+    assert [model["id"] for model in models.json()["data"]] == [DEFAULT_MODEL]
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("words", ["daphne --fd 0", "valkey-server", "bin/postgres -D"])
 def test_what_is_killed_comes_back_and_requests_are_answered_again(
     served: Serve, words: str
@@ -205,40 +222,36 @@ def test_a_second_run_on_the_same_port_is_refused(
 # --- Later starts, with a scripted model that is up at once -----------------------------------
 
 
-def manage(data_dir: Path, *arguments: str) -> str:
-    environment = {**os.environ, "DATA_DIR": str(data_dir)}
-    with start_embedded(data_dir) as servers:
-        environment |= {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
-        return subprocess.run(
-            [sys.executable, str(BASE_DIR / "manage.py"), *arguments],
-            env=environment,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout
-
-
-def add_model(database_url: str, canary_expect: str = "Jack") -> None:
+def prepare(data_dir: Path, canary_expect: str = "Jack") -> None:
     """Put a scripted model into the catalogue, so that serve fetches no other."""
-    insert_model(
-        database_url,
-        "scripted",
-        backend="scripted",
-        context_tokens=1000,
-        capacity=4,
-        max_waiting=4,
-        canary_prompt="Hello",
-        canary_expect=canary_expect,
-    )
+    with start_embedded(data_dir) as servers:
+        subprocess.run(
+            [sys.executable, str(BASE_DIR / "manage.py"), "migrate", "-v0"],
+            env={
+                **os.environ,
+                "DATA_DIR": str(data_dir),
+                "DATABASE_URL": servers.database_url,
+                "REDIS_URL": servers.redis_url,
+            },
+            check=True,
+        )
+        insert_model(
+            servers.database_url,
+            "scripted",
+            backend="scripted",
+            context_tokens=1000,
+            capacity=4,
+            max_waiting=4,
+            canary_prompt="Hello",
+            canary_expect=canary_expect,
+        )
 
 
 @pytest.fixture(scope="module")
 def data_dir(make_data_dir: Callable[[], Path]) -> Path:
     """Return a data directory whose catalogue has a scripted model and no other."""
     folder = make_data_dir()
-    manage(folder, "migrate", "-v0")
-    with start_embedded(folder) as servers:
-        add_model(servers.database_url)
+    prepare(folder)
     return folder
 
 
@@ -300,23 +313,6 @@ def test_everything_ends_when_serve_and_its_process_manager_are_killed(data_dir:
         assert left == []
 
 
-def test_a_key_can_be_made_beside_a_running_install(data_dir: Path) -> None:
-    with running(data_dir) as serve:
-        serve.wait_until_ready()
-        environment = {**os.environ, "DATA_DIR": str(data_dir)}
-        for name in ("DATABASE_URL", "REDIS_URL"):
-            environment.pop(name, None)
-        key = subprocess.run(
-            [sys.executable, str(BASE_DIR / "manage.py"), "create_api_key", "another"],
-            env=environment,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout.strip()
-        models = httpx.get(f"{serve.url}/v1/models", headers={"x-api-key": key})
-        assert [model["id"] for model in models.json()["data"]] == ["scripted"]
-
-
 def test_servers_with_an_address_are_used_and_not_embedded(
     make_data_dir: Callable[[], Path], data_dir: Path
 ) -> None:
@@ -335,9 +331,7 @@ def test_an_engine_that_fails_its_canary_stops_the_start_and_says_why(
     make_data_dir: Callable[[], Path],
 ) -> None:
     folder = make_data_dir()
-    manage(folder, "migrate", "-v0")
-    with start_embedded(folder) as servers:
-        add_model(servers.database_url, canary_expect="Paris")
+    prepare(folder, canary_expect="Paris")
     with running(folder) as serve:
         assert serve.wait_for_exit() == 1
         assert "scripted cannot serve: canary failed" in serve.output

@@ -15,6 +15,7 @@ from sference_sdk.models import StreamInferenceCompletionEvent
 
 from tests.acceptance.client import ENDLESS
 from tests.acceptance.stack import Gateway, Stack, eventually
+from tests.acceptance.teams import make_member
 
 pytestmark = pytest.mark.acceptance
 
@@ -23,10 +24,9 @@ CliCommand = Callable[..., tuple[list[str], dict[str, str]]]
 
 
 @pytest.fixture
-def team(stack: Stack, request: pytest.FixtureRequest) -> str:
+def team(stack: Stack) -> str:
     """Return the key of a team of this test's own: a feed is a team's."""
-    name = request.node.name
-    return stack.manage("create_api_key", "laptop", "--team", name).strip()
+    return make_member(stack, key={"name": "laptop"}).key
 
 
 @pytest.fixture

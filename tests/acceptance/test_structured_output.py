@@ -38,6 +38,12 @@ class City(BaseModel):
     is_capital: bool
 
 
+@pytest.fixture(scope="module")
+def real_model(real_engine: str) -> str:
+    """Return a model with a vLLM engine, without its ways: test_upstream_vllm has those."""
+    return real_engine
+
+
 def ask(model: str, **fields: Any) -> dict[str, Any]:
     return body(model, QUESTION, extra_body={"temperature": 0}) | {"max_tokens": 200} | fields
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anthropic
+import openai
 import pytest
 from anthropic.types import Message, ToolUseBlock
 
@@ -30,6 +31,12 @@ SAID = {"city": "Paris", "is_detailed": True}
 either_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
 
+@pytest.fixture(scope="module")
+def real_model(real_engine: str) -> str:
+    """Return a model with a vLLM engine, without its ways: test_upstream_vllm has those."""
+    return real_engine
+
+
 def answer(sdk: anthropic.Anthropic, asked: dict[str, Any], *, streamed: bool) -> Message:
     if not streamed:
         message: Message = sdk.messages.create(**asked)
@@ -45,6 +52,18 @@ def play(model: str, **directives: Any) -> dict[str, Any]:
 
 def calls_of(message: Message) -> list[ToolUseBlock]:
     return [block for block in message.content if block.type == "tool_use"]
+
+
+def test_a_model_that_calls_tools_is_listed_as_one(
+    sdk: anthropic.Anthropic, chat: openai.OpenAI, model: str
+) -> None:
+    by_anthropic = (sdk.models.retrieve(model), *sdk.models.list())
+    by_openai = (chat.models.retrieve(model), *chat.models.list())
+    rows: list[dict[str, Any]] = [
+        *(row.to_dict() for row in by_anthropic if row.id == model),
+        *(row.to_dict() for row in by_openai if row.id == model),
+    ]
+    assert [row["capabilities"]["tools"] for row in rows] == [{"supported": True}] * 4
 
 
 @either_way

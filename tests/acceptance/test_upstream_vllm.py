@@ -1,6 +1,6 @@
 """vLLM's own server as an upstream, by both of the dialects that it speaks.
 
-The tests of structured output that are imported here run once more, with such models.
+The tests of a real engine that are imported here run once more, with such models.
 """
 
 from __future__ import annotations
@@ -18,12 +18,25 @@ from gateway.config import BASE_DIR
 from inference.weights import DEFAULT_MODEL, fetch_default_weights
 from tests.acceptance.client import Client
 from tests.acceptance.stack import Gateway, Stack, insert_upstream
+from tests.acceptance.test_real_engine import (  # noqa: F401
+    async_sdk,
+    test_a_stop_sequence_ends_the_answer_before_it,
+    test_a_stream_and_a_whole_answer_are_the_same,
+    test_an_answer_ends_at_max_tokens,
+    test_blocks_and_strings_mean_the_same,
+    test_earlier_turns_are_remembered,
+    test_the_async_sdk_gets_a_stream,
+    test_the_async_sdk_gets_a_whole_answer,
+    test_the_sync_sdk_gets_a_stream,
+    test_the_sync_sdk_gets_a_whole_answer,
+    test_what_the_context_cannot_hold_is_refused,
+)
 from tests.acceptance.test_structured_output import (  # noqa: F401
     test_a_streamed_answer_matches_its_schema,
     test_an_answer_matches_its_schema,
     test_the_sdk_parses_an_answer_into_a_class,
 )
-from tests.acceptance.test_tools import CITIES, WEATHER
+from tests.acceptance.test_tools import CITIES, WEATHER, test_a_real_model_is_made_to_call  # noqa: F401
 from tests.benchmarks.arms import VllmArguments, vllm
 from tests.benchmarks.rounds import Arm
 

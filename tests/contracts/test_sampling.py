@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -90,8 +91,10 @@ async def test_it_makes_at_least_as_many_tokens_as_it_must(vllm: Subject) -> Non
 async def test_a_penalty_changes_what_repeats_itself(
     vllm: Subject, sampling: dict[str, Any]
 ) -> None:
-    plain = await collect(vllm.backend, make_request(vllm.story, max_tokens=64))
-    changed = await collect(vllm.backend, make_request(vllm.story, max_tokens=64, **sampling))
+    plain, changed = await asyncio.gather(
+        collect(vllm.backend, make_request(vllm.story, max_tokens=64)),
+        collect(vllm.backend, make_request(vllm.story, max_tokens=64, **sampling)),
+    )
 
     assert text_of(plain) != text_of(changed)
 

@@ -1,9 +1,8 @@
-"""Runs one scenario with LangChain's ChatAnthropic and prints what came of it as a line of JSON.
+"""Runs scenarios with LangChain's ChatAnthropic, a line of JSON in and a line of JSON out for each.
 
-    python run.py SCENARIO ARGUMENTS
-
-The arguments are a JSON array: the first is what the model is made with, the second what is said
-to it. Where Tandem is and with which key it reads from ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
+A line has a scenario's name and its arguments: the first is what the model is made with, the second
+what is said to it. Where Tandem is and with which key is in ANTHROPIC_BASE_URL and
+ANTHROPIC_API_KEY.
 """
 
 from __future__ import annotations
@@ -97,14 +96,12 @@ _SCENARIOS: dict[str, Callable[..., Any]] = {
 }
 
 
-def main() -> None:
-    """Run the scenario."""
-    scenario, arguments = sys.argv[1:]
-    outcome: dict[str, Any]
+def play(scenario: str, arguments: list[Any]) -> dict[str, Any]:
+    """Return what came of a scenario."""
     try:
-        outcome = {"value": _SCENARIOS[scenario](*json.loads(arguments))}
+        return {"value": _SCENARIOS[scenario](*arguments)}
     except anthropic.APIStatusError as error:
-        outcome = {
+        return {
             "error": {
                 "name": type(error).__name__,
                 "status": error.status_code,
@@ -112,7 +109,13 @@ def main() -> None:
                 "message": error.message,
             }
         }
-    sys.stdout.write(json.dumps(outcome))
+
+
+def main() -> None:
+    """Run the scenarios."""
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(play(*json.loads(line))) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-// Runs one scenario with OpenAI's TypeScript SDK and prints what came of it as a line of JSON.
+// Runs scenarios with OpenAI's TypeScript SDK, a line of JSON in and a line of JSON out for each.
 //
-//     node openai.mjs SCENARIO ARGUMENTS
-//
-// The arguments are a JSON array. Where Tandem is and with which key the SDK itself reads from
-// OPENAI_BASE_URL and OPENAI_API_KEY.
+// A line has a scenario's name and its arguments. Where Tandem is and with which key the SDK itself
+// reads from OPENAI_BASE_URL and OPENAI_API_KEY.
 
+import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import OpenAI, { toFile } from "openai";
@@ -137,5 +136,7 @@ async function run(scenario, parameters) {
   }
 }
 
-const [scenario, parameters] = process.argv.slice(2);
-console.log(JSON.stringify(await run(scenario, JSON.parse(parameters))));
+for await (const line of createInterface({ input: process.stdin })) {
+  const [scenario, parameters] = JSON.parse(line);
+  console.log(JSON.stringify(await run(scenario, parameters)));
+}

@@ -1,10 +1,9 @@
-// Runs one scenario with Anthropic's TypeScript SDK and prints what came of it as a line of JSON.
+// Runs scenarios with Anthropic's TypeScript SDK, a line of JSON in and a line of JSON out for each.
 //
-//     node run.mjs SCENARIO ARGUMENTS
-//
-// The arguments are a JSON array. Where Tandem is and with which key the SDK itself reads from
-// ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
+// A line has a scenario's name and its arguments. Where Tandem is and with which key the SDK itself
+// reads from ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY.
 
+import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import Anthropic from "@anthropic-ai/sdk";
@@ -106,5 +105,7 @@ async function run(scenario, parameters) {
   }
 }
 
-const [scenario, parameters] = process.argv.slice(2);
-console.log(JSON.stringify(await run(scenario, JSON.parse(parameters))));
+for await (const line of createInterface({ input: process.stdin })) {
+  const [scenario, parameters] = JSON.parse(line);
+  console.log(JSON.stringify(await run(scenario, parameters)));
+}
