@@ -139,8 +139,10 @@ def error_headers(error: TandemError) -> list[Header]:
 
 
 def _passed_on(error: RawError) -> Iterator[Header]:
+    """Yield an upstream's headers. One that HTTP cannot have is left out, not the whole answer."""
     for name, value in error.answer.headers:
-        yield name.encode("latin-1"), value.encode("latin-1")
+        if value.isascii() and value.isprintable():
+            yield name.encode("ascii"), value.encode("ascii")
 
 
 class Envelope(Protocol):

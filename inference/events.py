@@ -30,6 +30,9 @@ class FinishReason(StrEnum):
 CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.REFUSAL})
 """The reasons of an end that is not the model's own."""
 
+MAX_TOKENS = 10**9
+"""The most that one count of a request can be. Who says more is mistaken."""
+
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Token counts of one request.

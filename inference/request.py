@@ -209,6 +209,11 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     stream: bool = False
 
+    @property
+    def counts(self) -> bool:
+        """Whether it only asks for the number of the prompt's tokens."""
+        return self.path.partition("?")[0].endswith("/count_tokens")
+
 
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for one answer, whichever dialect asked and wherever it runs.

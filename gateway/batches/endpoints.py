@@ -14,7 +14,7 @@ import msgspec
 from gateway.accounting.credentials import hide_credentials
 from gateway.config import Config
 from gateway.dialects.anthropic import parse as anthropic
-from gateway.dialects.anthropic.raw import Headers, decode_raw, raw_request
+from gateway.dialects.anthropic.raw import Headers, check_members, decode_raw, raw_request
 from gateway.dialects.anthropic.tools import McpToolset
 from gateway.dialects.anthropic.wire import MessagesBody, decode_messages
 from gateway.dialects.chat import parse as chat
@@ -99,6 +99,7 @@ def _refuse_servers(obj: JsonObject, body: MessagesBody) -> None:
 
 def raw_draft(obj: JsonObject, body: bytes, entry: ModelEntry, headers: Headers) -> Draft:
     """Read a row of Messages whose body travels as it is. Raises INVALID_REQUEST."""
+    check_members(obj, body)
     read = decode_raw(obj, raw_parameters(entry))
     _refuse(obj, "stream")
     raw = RawRequest(path=MESSAGES, body=body, headers=headers)

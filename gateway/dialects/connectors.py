@@ -16,5 +16,13 @@ def _a_web_address(url: str) -> str:
     return url
 
 
+MAX_TOKEN_CHARS = 8192
+"""What web servers take of a header."""
+
 ServerName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+ServerToken = Annotated[
+    str,
+    Field(pattern=r"^([\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?)?$", max_length=MAX_TOKEN_CHARS),
+]
+"""What a header can carry."""
 ServerUrl = Annotated[str, Field(max_length=2048), AfterValidator(_a_web_address)]

@@ -26,10 +26,13 @@ _encode = msgspec.json.Encoder().encode
 def json_line(value: Any) -> bytes:
     """Encode as JSON that no reader takes for more than one line.
 
-    JSON escapes ASCII's line breaks. Unicode's three stand in strings as they are, and clients
-    that split text into lines would cut a frame there.
+    JSON escapes ASCII's line breaks in strings; between its tokens, they may stand in what is put
+    in as it was written (`msgspec.Raw`), such as a model's arguments. Unicode's three stand in
+    strings as they are, and clients that split text into lines would cut a frame there.
     """
     encoded = _encode(value)
+    if b"\n" in encoded or b"\r" in encoded:
+        encoded = b" ".join(encoded.splitlines())
     if encoded.isascii():
         return encoded
     return (

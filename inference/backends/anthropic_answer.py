@@ -14,6 +14,7 @@ import msgspec
 from inference.backends.answers import Blocks, CallPiece, FunctionPiece, OutputPiece
 from inference.backends.call_order import CallOrder
 from inference.backends.port import Tally
+from inference.backends.upstream_counts import Count, Counts
 from inference.backends.upstream_faults import garbled, unreachable
 from inference.backends.upstream_prompt import TokenEstimate, estimated_prompt_tokens
 from inference.events import Delta, Event, Finished, FinishReason, Started
@@ -28,15 +29,15 @@ _REASONS = {
 }
 
 
-class _OutputDetails(msgspec.Struct):
-    thinking_tokens: int | None = None
+class _OutputDetails(Counts):
+    thinking_tokens: Count = None
 
 
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens: int | None = None
+class _Usage(Counts):
+    input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    output_tokens: Count = None
     output_tokens_details: _OutputDetails | None = None
 
 
@@ -190,7 +191,7 @@ class MessageAnswer:
         if event.usage is not None:
             self._note(event.usage)
             if event.usage.output_tokens is not None:
-                self._tally.output_tokens = max(0, event.usage.output_tokens)
+                self._tally.output_tokens = event.usage.output_tokens
 
     def _note(self, usage: _Usage) -> None:
         """Take the counts that are there: each is the whole so far, and none is told twice.
@@ -203,13 +204,13 @@ class MessageAnswer:
             told = {name: value for name, value in told.items() if name not in _PROMPT}
         self._usage = msgspec.structs.replace(self._usage, **told)
         known = self._usage
-        cached = max(0, known.cache_read_input_tokens or 0)
-        written = max(0, known.cache_creation_input_tokens or 0)
-        if prompt := max(0, known.input_tokens or 0) + cached + written:
+        cached = known.cache_read_input_tokens or 0
+        written = known.cache_creation_input_tokens or 0
+        if prompt := (known.input_tokens or 0) + cached + written:
             self._tally.prompt_tokens = prompt
             self._tally.cached_tokens = cached
             self._tally.cache_written_tokens = written
 
 
 def _within(count: int | None, whole: int) -> int:
-    return max(0, min(count or 0, whole))
+    return min(count or 0, whole)

@@ -7,7 +7,7 @@ model's name.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -28,7 +28,6 @@ from inference.request import RawRequest
 from inference.upstreams import UpstreamEntry, UpstreamOptions
 
 _VERSION = ("anthropic-version", "2023-06-01")
-_COUNT_TOKENS = "/v1/messages/count_tokens"
 _EVENT_STREAM = "text/event-stream"
 # What an error's headers mean to the caller, by their names there and here.
 _PASSED_ON = {
@@ -78,7 +77,7 @@ class RawMessages:
         """Return what is to be sent: the request with the operator's edits and key."""
         return RawCall(
             path=raw.path,
-            body=edited(raw.body, self._edits, counting=_counts(raw)),
+            body=edited(raw.body, self._edits, counting=raw.counts),
             headers=self._headers(raw),
             stream=_streams(raw),
         )
@@ -88,7 +87,7 @@ class RawMessages:
         about = about_tokens(raw.body)
         if _streams(raw):
             return StreamedAnswer(self._model, tally, about)
-        return WholeAnswer(self._model, tally, about, counting=_counts(raw))
+        return WholeAnswer(self._model, tally, about, counting=raw.counts)
 
     @asynccontextmanager
     async def stream(self, call: RawCall) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -136,25 +135,25 @@ class RawMessages:
             error.answer = RawAnswer(
                 body=told,
                 status=status,
-                headers=tuple(
-                    (ours, response.headers[theirs])
-                    for theirs, ours in _PASSED_ON.items()
-                    if theirs in response.headers
-                ),
+                headers=tuple(_passed_on(response)),
             )
         return error
+
+
+def _passed_on(response: httpx2.Response) -> Iterator[tuple[str, str]]:
+    """Yield the headers that go with an error. What no header should hold is left out."""
+    for theirs, ours in _PASSED_ON.items():
+        value = response.headers.get(theirs, "")
+        if value and value.isascii() and value.isprintable():
+            yield ours, value
 
 
 async def _whole(response: httpx2.Response) -> AsyncIterator[bytes]:
     yield await response.aread()
 
 
-def _counts(raw: RawRequest) -> bool:
-    return raw.path.startswith(_COUNT_TOKENS)
-
-
 def _streams(raw: RawRequest) -> bool:
-    return raw.stream and not _counts(raw)
+    return raw.stream and not raw.counts
 
 
 def _unlike(response: httpx2.Response) -> UpstreamError:

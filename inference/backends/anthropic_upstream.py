@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import anthropic
 import msgspec
@@ -22,6 +22,7 @@ from inference.backends.upstream_client import (
 )
 from inference.backends.upstream_faults import garbled
 from inference.catalogue import ModelEntry
+from inference.events import MAX_TOKENS
 from inference.request import GenerationRequest
 from inference.upstreams import UpstreamEntry, UpstreamOptions
 
@@ -34,7 +35,7 @@ _ERRORS = ClientErrors(
 
 
 class _Counted(msgspec.Struct):
-    input_tokens: int
+    input_tokens: Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)]
 
 
 class AnthropicProvider:

@@ -22,7 +22,11 @@ _STRING = re.compile(_STRING_PATTERN, re.DOTALL)
 _STRUCTURE = re.compile(_STRING_PATTERN + rb"|[{}\[\]]", re.DOTALL)
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
 _SPACE = re.compile(rb"[ \t\r\n]*")
+_LONG = (b"{", b"[", b'"')
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+MAX_MEMBERS = 1000
+"""Of one object. No API has so many, and each takes a step of Python."""
 
 
 class Span(NamedTuple):
@@ -46,16 +50,18 @@ class Change(NamedTuple):
     text: bytes
 
 
-def members(text: bytes) -> Iterator[Member]:
+def members(text: bytes, *, once: bool = False) -> Iterator[Member]:
     """Yield the members of the object that a text is, one whose key comes twice both times.
 
-    A byte order mark before it does no harm. Raises `ValueError` for a text that is no object.
+    A byte order mark before it does no harm. Raises `ValueError` for a text that is no object, for
+    more than `MAX_MEMBERS`, and with `once` for a key that comes twice.
     """
     position = _behind(text, _start(text), b"{")
     if text[position : position + 1] == b"}":
         return
     guesses = _long_values(text)
-    while True:
+    seen = set[str]()
+    for _ in range(MAX_MEMBERS):
         found = _STRING.match(text, position)
         if found is None:
             raise _fault(position)
@@ -64,13 +70,20 @@ def members(text: bytes) -> Iterator[Member]:
         guess = guesses.get(key)
         if guess is not None and text.startswith(guess, start):
             end = start + len(guess)
+        elif once and text.startswith(_LONG, start):
+            # What the decoder has under this key is another value.
+            raise _repeated(key)
         else:
             end = _end_of_value(text, start)
+        if once and key in seen:
+            raise _repeated(key)
+        seen.add(key)
         yield Member(key, Span(start, end))
         position = _without_space(text, end)
         if text[position : position + 1] == b"}":
             return
         position = _behind(text, position, b",")
+    raise ValueError(f"the object has more than {MAX_MEMBERS:,} members")
 
 
 def elements(text: bytes) -> Iterator[Span]:
@@ -143,7 +156,7 @@ def _long_values(text: bytes) -> dict[str, bytes]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
     raw = ((key, bytes(value)) for key, value in values.items())
-    return {key: value for key, value in raw if value[:1] in (b"{", b"[", b'"')}
+    return {key: value for key, value in raw if value.startswith(_LONG)}
 
 
 def _end_of_value(text: bytes, start: int) -> int:
@@ -189,6 +202,10 @@ def _decoded(key: bytes) -> str:
 
 def _encoded(key: str) -> bytes:
     return json.dumps(key).encode("ascii")
+
+
+def _repeated(key: str) -> ValueError:
+    return ValueError(f"`{key:.100}` comes twice in one object")
 
 
 def _fault(position: int) -> ValueError:

@@ -15,6 +15,7 @@ from inference.backends.answers import Blocks, CallPiece, FunctionPiece, OutputP
 from inference.backends.call_order import CallOrder
 from inference.backends.port import Tally
 from inference.backends.stops import StopFilter
+from inference.backends.upstream_counts import Count, Counts
 from inference.backends.upstream_faults import garbled, unreachable
 from inference.backends.upstream_prompt import TokenEstimate, estimated_prompt_tokens
 from inference.backends.whole_text import mended
@@ -73,17 +74,17 @@ class _Choice(msgspec.Struct):
     logprobs: _Logprobs | None = None
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
+class _PromptDetails(Counts):
+    cached_tokens: Count = None
 
 
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
+class _OutputDetails(Counts):
+    reasoning_tokens: Count = None
 
 
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+class _Usage(Counts):
+    prompt_tokens: Count = None
+    completion_tokens: Count = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _OutputDetails | None = None
 
@@ -221,11 +222,11 @@ class ChatAnswer:
 
     def _note(self, usage: _Usage) -> None:
         """Take the counts that are there. Some tell of them in every chunk, of all until then."""
-        if prompt := max(0, usage.prompt_tokens or 0):
+        if prompt := usage.prompt_tokens:
             details = usage.prompt_tokens_details or _PromptDetails()
             self._tally.prompt_tokens = prompt
             self._tally.cached_tokens = _within(details.cached_tokens, prompt)
-        if output := max(0, usage.completion_tokens or 0):
+        if output := usage.completion_tokens:
             thinking = (usage.completion_tokens_details or _OutputDetails()).reasoning_tokens
             self._is_counted = True
             self._tally.output_tokens = output
@@ -288,4 +289,4 @@ def _likely(token: _Token) -> Likely:
 
 
 def _within(count: int | None, whole: int) -> int:
-    return max(0, min(count or 0, whole))
+    return min(count or 0, whole)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from inference.backends.json_spans import Change, changed, member
+from inference.backends.json_spans import Change, Span, changed, member
 from inference.backends.port import Tally
 from inference.backends.raw_edits import renamed
 from inference.backends.sse_frames import FrameSplitter, data_of, with_data
+from inference.backends.upstream_counts import Count, Counts
 from inference.backends.upstream_faults import Answered, fault, garbled, unreachable
 from inference.backends.upstream_health import UpstreamError
 from inference.events import Event, Finished, FinishReason, RawAnswer, RawFrame, Started, Usage
@@ -34,22 +35,47 @@ _CHARS_PER_TOKEN = 4
 # Files are no text; what they come to only the upstream knows.
 _FILE = re.compile(rb'"data"\s*:\s*"[^"]*"')
 
-_Count = Annotated[int, msgspec.Meta(ge=0)] | None
+# What the counts of a whole request leave out: a summary that the upstream made of what it closed.
+_APART = "compaction"
+
 T = TypeVar("T")
 
 
-class _OutputDetails(msgspec.Struct):
-    thinking_tokens: _Count = None
+class _OutputDetails(Counts):
+    thinking_tokens: Count = None
 
 
-class _Usage(msgspec.Struct):
-    """What the API says of usage, with 0 for what it does not say."""
+class _Tokens(Counts):
+    """The API's four counts, of which none has a token of another's."""
 
-    input_tokens: _Count = None
-    cache_read_input_tokens: _Count = None
-    cache_creation_input_tokens: _Count = None
-    output_tokens: _Count = None
+    input_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    output_tokens: Count = None
+
+    def usage(self) -> Usage:
+        """Return the canonical counts, with 0 for what is not said."""
+        cached = self.cache_read_input_tokens or 0
+        written = self.cache_creation_input_tokens or 0
+        return Usage(
+            prompt_tokens=(self.input_tokens or 0) + cached + written,
+            cached_tokens=cached,
+            cache_written_tokens=written,
+            output_tokens=self.output_tokens or 0,
+        )
+
+
+class _Iteration(_Tokens):
+    """One run of the model; a request may take several."""
+
+    type: str = ""
+
+
+class _Usage(_Tokens):
+    """What the API says of a whole request."""
+
     output_tokens_details: _OutputDetails | None = None
+    iterations: Any = None
 
     def update(self, later: _Usage) -> None:
         """Take over what is said later: its counts are of all until then."""
@@ -58,20 +84,25 @@ class _Usage(msgspec.Struct):
                 setattr(self, name, value)
 
     def read(self, prompt_tokens: int = 0) -> Usage:
-        """Return the canonical counts: the API's three of the prompt never overlap.
+        """Return the canonical counts of all that was done.
 
         `prompt_tokens` is what the prompt is taken to have where nothing is said of it.
         """
-        cached = self.cache_read_input_tokens or 0
-        written = self.cache_creation_input_tokens or 0
+        usage = self.usage()
         details = self.output_tokens_details
-        return Usage(
-            prompt_tokens=(self.input_tokens or 0) + cached + written or prompt_tokens,
-            cached_tokens=cached,
-            cache_written_tokens=written,
-            output_tokens=self.output_tokens or 0,
+        usage = msgspec.structs.replace(
+            usage,
+            prompt_tokens=usage.prompt_tokens or prompt_tokens,
             thinking_tokens=(details.thinking_tokens if details else None) or 0,
         )
+        return sum((each.usage() for each in self._apart()), usage)
+
+    def _apart(self) -> Iterator[_Iteration]:
+        try:
+            iterations = msgspec.convert(self.iterations, list[_Iteration] | None)
+        except msgspec.ValidationError:
+            return
+        yield from (each for each in iterations or () if each.type == _APART)
 
 
 class _Fault(msgspec.Struct):
@@ -206,7 +237,7 @@ class WholeAnswer:
         _note(self._tally, finished.usage)
         self.begun = True
         yield Started(prompt_tokens=finished.usage.prompt_tokens)
-        yield RawAnswer(body=renamed(data, self._model))
+        yield RawAnswer(body=_renamed(data, self._model))
 
     def end(self) -> Iterator[Event]:
         """Yield how it ended."""
@@ -290,10 +321,10 @@ class StreamedAnswer:
         self._started = True
         if start := _decoded(data, _MessageStart):
             self._count(start.message.usage)
-        where = member(data, "message")
+        where = _message_in(data)
         if where is None or data[where.start : where.start + 1] != b"{":
             return frame
-        message = renamed(data[where.start : where.end], self._model)
+        message = _renamed(data[where.start : where.end], self._model)
         return with_data(frame, changed(data, [Change(where, message)]))
 
     def _grow(self, data: bytes) -> None:
@@ -315,6 +346,20 @@ class StreamedAnswer:
         if usage is not None:
             self._usage.update(usage)
             _note(self._tally, self._usage.read(self._prompt_tokens))
+
+
+def _message_in(data: bytes) -> Span | None:
+    try:
+        return member(data, "message")
+    except ValueError as error:
+        raise garbled(str(error)) from None
+
+
+def _renamed(message: bytes, model: str) -> bytes:
+    try:
+        return renamed(message, model)
+    except ValueError as error:
+        raise garbled(str(error)) from None
 
 
 def _note(tally: Tally, usage: Usage) -> None:

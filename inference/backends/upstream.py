@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 # What an upstream may take to end a stream in which it has said all.
 _LAST_WORDS_S = 5.0
 _OVER = object()
+# From about this size on, editing a body takes milliseconds.
+_LARGE_BODY_BYTES = 256 * 1024
 _REQUEST_FAULTS = (ErrorCode.INVALID_REQUEST, ErrorCode.PROMPT_TOO_LONG, ErrorCode.TOO_LARGE)
 
 
@@ -158,8 +160,8 @@ class UpstreamBackend:
         provider = self._ready()
         answer = provider.answer(request, Tally())
         try:
-            fields = provider.fields(request)
-            async with aclosing(self._ask(provider, fields, answer, patient=False)) as events:
+            fields = await _fields(provider, request)
+            async with aclosing(self._ask(provider, request, fields, answer)) as events:
                 async for _ in events:
                     if answer.begun:
                         return
@@ -171,7 +173,8 @@ class UpstreamBackend:
     async def count(self, request: GenerationRequest) -> int:
         """Count the prompt's tokens, as the port says, if the upstream can."""
         try:
-            return await self._ready().count(request)
+            with self._breaker.passing_by():
+                return await self._ready().count(request)
         except TandemError as error:
             message = told(error.message, redactor_of(request, self._secrets))
             raise TandemError(error.code, message, param=error.param) from None
@@ -210,28 +213,37 @@ class UpstreamBackend:
     ) -> AsyncGenerator[Event]:
         """Try until an answer has begun, then never again. Raises `TandemError`."""
         provider = self._ready()
-        fields = provider.fields(request)
+        fields = await _fields(provider, request)
         patient = is_patient(request.lane)
         for tries in itertools.count(1):
             answer = provider.answer(request, tally)
             try:
-                async with aclosing(self._ask(provider, fields, answer, patient)) as events:
+                async with aclosing(self._ask(provider, request, fields, answer)) as events:
                     async for event in events:
                         yield event
                 return
             except UpstreamError as error:
                 self._log(error, redactor)
+                if not answer.begun:
+                    # What was refused is not the caller's to pay, should it leave in the pause.
+                    tally.prompt_tokens = 0
                 wait_s = pause_s(error, tries=tries, retries=self._retries, patient=patient)
                 if answer.begun or wait_s is None or time.time() + wait_s > request.deadline_s:
                     raise
             await asyncio.sleep(wait_s)
 
     async def _ask(
-        self, provider: Provider, fields: Any, answer: UpstreamAnswer, patient: bool
+        self, provider: Provider, request: GenerationRequest, fields: Any, answer: UpstreamAnswer
     ) -> AsyncGenerator[Event]:
-        """Try once. Raises `UpstreamError`."""
-        with self._breaker.passing() as passage:
-            await self._limiter.take(patient=patient)
+        """Try once. Raises `UpstreamError`.
+
+        What only counts is free, and anybody may ask for it without end: it takes nothing of what
+        the others may send, and has the upstream left alone for nobody.
+        """
+        counts = request.raw is not None and request.raw.counts
+        with self._breaker.passing_by() if counts else self._breaker.passing() as passage:
+            if not counts:
+                await self._limiter.take(patient=is_patient(request.lane))
             answer.sent()
             try:
                 async with provider.stream(fields) as pieces:
@@ -246,6 +258,14 @@ class UpstreamBackend:
                     raise
             for event in answer.end():
                 yield event
+
+
+async def _fields(provider: Provider, request: GenerationRequest) -> Any:
+    """Return what to send: made in a thread where all other answers would wait for it."""
+    is_large = request.raw is not None and len(request.raw.body) > _LARGE_BODY_BYTES
+    if is_large:
+        return await asyncio.to_thread(provider.fields, request)
+    return provider.fields(request)
 
 
 async def _next(pieces: AsyncIterator[object], answer: UpstreamAnswer) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -27,7 +28,7 @@ _LONGEST_PAUSE_S = 8.0
 _LONGEST_PATIENT_PAUSE_S = 60.0
 # Another request is trying it.
 _PROBE_PAUSE_S = 1.0
-# Of the requests within a minute, what only realtime may use.
+# Of the requests within a minute, what those may not use that can wait.
 _KEPT_SHARE = 0.25
 
 # These can wait: nobody holds a connection open for them, and no row fails by an upstream that is
@@ -104,14 +105,15 @@ def _is_worth_it(error: UpstreamError, tries: int, retries: int, *, patient: boo
 
 
 class Passage:
-    """One request's way through the breaker."""
+    """One request's way through the breaker, or past it."""
 
-    def __init__(self, breaker: CircuitBreaker) -> None:
+    def __init__(self, breaker: CircuitBreaker | None) -> None:
         self._breaker = breaker
 
     def answered(self) -> None:
         """Note that the upstream is there."""
-        self._breaker.note(alive=True)
+        if self._breaker is not None:
+            self._breaker.note(alive=True)
 
 
 class CircuitBreaker:
@@ -140,6 +142,13 @@ class CircuitBreaker:
             if is_probe:
                 self._probing = False
 
+    @contextmanager
+    def passing_by(self) -> Iterator[Passage]:
+        """Let one request through whose fate decides nothing. Raises `UpstreamError` while open."""
+        if self._failures >= OPEN_AFTER and self._left_s() > 0:
+            raise self._refusal()
+        yield Passage(None)
+
     def note(self, *, alive: bool) -> None:
         """Count a failure, or forget those that were."""
         self._failures = 0 if alive else self._failures + 1
@@ -150,21 +159,26 @@ class CircuitBreaker:
         """Return whether this request is the one that tries it again."""
         if self._failures < OPEN_AFTER:
             return False
-        left_s = self._open_until_s - self._clock()
-        if left_s <= 0 and not self._probing:
+        if self._left_s() <= 0 and not self._probing:
             self._probing = True
             return True
-        raise CircuitOpenError(
+        raise self._refusal()
+
+    def _left_s(self) -> float:
+        return self._open_until_s - self._clock()
+
+    def _refusal(self) -> CircuitOpenError:
+        return CircuitOpenError(
             ErrorCode.UNAVAILABLE,
             f"the upstream failed {self._failures} times in a row and is left alone for a while",
-            retry_after_s=max(left_s, _PROBE_PAUSE_S),
+            retry_after_s=max(self._left_s(), _PROBE_PAUSE_S),
         )
 
 
 class RateLimiter:
     """Sends no more than so many requests within any minute; the rest wait.
 
-    Work that can wait gets three quarters of them, so that realtime finds some left.
+    Work that can wait leaves a quarter of them, rounded up, so that realtime finds some.
     """
 
     def __init__(
@@ -184,7 +198,7 @@ class RateLimiter:
             return
         limit = self._per_minute
         if patient:
-            limit = max(1, limit - int(limit * _KEPT_SHARE))
+            limit = max(1, limit - math.ceil(limit * _KEPT_SHARE))
         while wait_s := self._wait_s(limit):
             await self._sleep(wait_s)
         self._sent_s.append(self._clock())

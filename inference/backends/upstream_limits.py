@@ -25,7 +25,9 @@ def is_stream(response: httpx2.Response) -> bool:
 async def limit(response: httpx2.Response) -> None:
     """Have the reading of a response raise `httpx2.ReadError` where it is too much."""
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    response.stream = _Limited(response.stream, streams=is_stream(response))
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise httpx2.ReadError("it is compressed, which was not asked for")
+    response.stream = _Limited(response.stream, streams=is_stream(response) and response.is_success)
 
 
 class _Limited(httpx2.AsyncByteStream):

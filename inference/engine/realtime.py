@@ -12,10 +12,11 @@ from redis.exceptions import ResponseError
 from inference.admission import Admission
 from inference.backends.port import Backend
 from inference.engine.attempt import Attempt
+from inference.engine.counting import Counting
 from inference.engine.link import Link
 from inference.engine.meters import Meters
-from inference.errors import ErrorCode, TandemError
-from inference.events import Event, Failed, Finished, FinishReason, Usage
+from inference.errors import ErrorCode
+from inference.events import Event, Failed
 from inference.request import Lane
 from inference.transport.connection import Unreachable
 from inference.transport.frames import CancelReason, Frame, QueueEntry
@@ -29,10 +30,6 @@ from inference.transport.streams import added_at_s
 logger = logging.getLogger(__name__)
 
 _BROKEN = Failed(code=ErrorCode.INTERNAL, message="the engine could not run this request")
-# Counts are made one after another, but none waits for one that takes so long: that is made by
-# others, as at an upstream. So many may be.
-_COUNTED_AFTER_S = 1.0
-_COUNTED_ELSEWHERE = 8
 
 
 class Realtime:
@@ -61,6 +58,7 @@ class Realtime:
 
         self._intakes = {lane: intake(link.keys.queue(model, lane)) for lane in QUEUED_LANES}
         self._counts = intake(link.keys.counts(model))
+        self._counting = Counting(backend, self._counts, self._put)
         self.meters = Meters()
         self._records = RecordWriter(link.courier, link.keys)
         self._outbox = Outbox(link.courier, link.keys, self._gateway_gone)
@@ -87,7 +85,7 @@ class Realtime:
             group.create_task(self._cancel_for_ever())
             self._taking = [
                 *(group.create_task(self._take_for_ever(lane)) for lane in QUEUED_LANES),
-                group.create_task(self._count_for_ever()),
+                group.create_task(self._counting.run()),
             ]
 
     def stop_taking(self) -> None:
@@ -190,56 +188,11 @@ class Realtime:
         frame = Frame(entry.request.id, entry.attempt, self._engine_id, seq, event)
         self._outbox.put(entry.gateway_id, frame)
 
-    async def _count_for_ever(self) -> None:
-        """Count prompts' tokens beside whatever is generated."""
-        elsewhere: set[asyncio.Task[None]] = set()
-        try:
-            while True:
-                if taken := await self._counts.take():
-                    counting = asyncio.create_task(self._count(*taken))
-                    counting.add_done_callback(partial(self._counted, taken[1]))
-                    elsewhere.add(counting)
-                    if taken[1].request.raw is None:
-                        await asyncio.wait([counting], timeout=_COUNTED_AFTER_S)
-                    if len(elsewhere) >= _COUNTED_ELSEWHERE:
-                        await asyncio.wait(elsewhere, return_when=asyncio.FIRST_COMPLETED)
-                    elsewhere = {task for task in elsewhere if not task.done()}
-        finally:
-            for task in elsewhere:
-                task.cancel()
-
-    def _counted(self, entry: QueueEntry, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()):
-            logger.error("Counting tokens failed", exc_info=error)
-            self._put(entry, 1, _BROKEN)
-
-    async def _count(self, entry_id: bytes, entry: QueueEntry) -> None:
-        if not await self._counts.confirm(entry_id, entry):
-            self._put(entry, 1, Failed(code=ErrorCode.ENGINE_LOST, message="not confirmed"))
-            return
-        if entry.request.raw is not None:
-            await self._count_elsewhere(entry)
-            return
-        try:
-            tokens = await self._backend.count(entry.request)
-        except TandemError as error:
-            self._put(entry, 1, Failed(code=error.code, message=error.message))
-            return
-        usage = Usage(prompt_tokens=tokens, cached_tokens=0, output_tokens=0)
-        self._put(entry, 1, Finished(reason=FinishReason.END, usage=usage))
-
-    async def _count_elsewhere(self, entry: QueueEntry) -> None:
-        """Pass on what an upstream says."""
-        async with aclosing(self._backend.generate(entry.request)) as events:
-            seq = 1
-            async for event in events:
-                self._put(entry, seq, event)
-                seq += 1
-
     async def _cancel_for_ever(self) -> None:
         async for cancel in self._counts.cancels():
             if running := self._running.get((cancel.request_id, cancel.attempt)):
                 running.cancel(cancel.reason)
+            self._counting.cancel(cancel)
 
     # Watching.
 
@@ -252,7 +205,8 @@ class Realtime:
             self._gateway_misses.clear()
 
     async def _look_for_gateways(self) -> None:
-        gateways = sorted({running.entry.gateway_id for running in self._running.values()})
+        waiting = {running.entry.gateway_id for running in self._running.values()}
+        gateways = sorted(waiting | self._counting.gateways)
         if not gateways:
             return
         pipeline = self._client.pipeline(transaction=False)
@@ -271,3 +225,4 @@ class Realtime:
             if running.entry.gateway_id == gateway_id:
                 farewell = Failed(code=ErrorCode.ENGINE_LOST, message="gateway lost")
                 running.abort(Ending.GATEWAY_LOST, farewell)
+        self._counting.gateway_gone(gateway_id)

@@ -14,6 +14,9 @@ from inference.mcp.names import ListedTool, Offer
 from inference.mcp.results import Outcome
 from inference.request import ServerToolCallPart, ToolCallPart
 
+MOST_AT_ONCE = 8
+"""Calls of one answer that run at the same time: a server is others' as well."""
+
 
 class Caller(Protocol):
     """Who can call a server's tools: a session."""
@@ -42,14 +45,15 @@ def left_over(part: ServerToolCallPart, offer: Offer) -> Call:
 
 
 class Calls:
-    """Runs calls, those of one round at the same time."""
+    """Runs one answer's calls, those of one round at the same time, up to `MOST_AT_ONCE`."""
 
     def __init__(self, callers: Mapping[str, Caller]) -> None:
         self._callers = callers
         self._tasks: dict[str, asyncio.Task[Outcome]] = {}
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     def begin(self, calls: Iterable[Call]) -> None:
-        """Begin to run them."""
+        """Begin to run them, or wait for a place to."""
         for call in calls:
             self._tasks[call.event.id] = asyncio.create_task(self._run(call))
 
@@ -70,7 +74,8 @@ class Calls:
         arguments = _arguments(call.event.arguments)
         if arguments is None:
             return Outcome("The arguments are not one JSON object.", is_error=True)
-        return await self._callers[call.tool.server].call(call.tool.name, arguments)
+        async with self._places:
+            return await self._callers[call.tool.server].call(call.tool.name, arguments)
 
 
 def _arguments(text: str) -> dict[str, Any] | None:

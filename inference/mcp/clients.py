@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TextIO
 
 import httpx2
-from mcp import Client, StdioServerParameters, stdio_client
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, Implementation
+from mcp.types import CONNECTION_CLOSED, CallToolResult, Implementation
 
 from inference.engine.guardian import mark
 from inference.mcp.entry import McpServerEntry
@@ -21,6 +21,8 @@ from inference.mcp.limits import LimitedTransport, plain_transport
 _BUILTIN = ("-m", "inference.mcp.builtin")
 _ROOT = Path(__file__).resolve().parents[2]
 _SILENCE_S = 300.0
+# What the SDK says where a status is all that a server has said.
+_STAND_INS = ("Not Found", "Server returned an error response")
 _TANDEM = Implementation(name="tandem", version="1")
 
 
@@ -38,8 +40,10 @@ async def stdio(entry: McpServerEntry, secrets: Mapping[str, str]) -> AsyncItera
         command=command[0], args=command[1:], env={**secrets, **mark()}, cwd=folder
     )
     with _nowhere() as nowhere:
-        async with Client(stdio_client(parameters, errlog=nowhere), client_info=_TANDEM) as client:
-            yield unchecked(client)
+        transport = stdio_client(parameters, errlog=nowhere)
+        with _explained(_ended):
+            async with Client(transport, client_info=_TANDEM) as client:
+                yield unchecked(client)
 
 
 def _nowhere() -> TextIO:
@@ -57,13 +61,40 @@ async def http(
     limited = LimitedTransport(transport())
     # A server may hold its stream open and say nothing; how long a call may take is not seen here.
     timeout = httpx2.Timeout(timeout_s, read=_SILENCE_S)
-    async with (
-        httpx2.AsyncClient(
-            headers=dict(headers), timeout=timeout, transport=limited, trust_env=False
-        ) as sender,
-        Client(streamable_http_client(url, http_client=sender), client_info=_TANDEM) as client,
-    ):
-        yield unchecked(client)
+
+    def refused(error: MCPError) -> str | None:
+        said = "" if error.message in _STAND_INS else f": {error.message}"
+        return limited.error_status and f"it answers {limited.error_status} at this URL{said}"
+
+    with _explained(refused):
+        async with (
+            httpx2.AsyncClient(
+                headers=dict(headers), timeout=timeout, transport=limited, trust_env=False
+            ) as sender,
+            Client(streamable_http_client(url, http_client=sender), client_info=_TANDEM) as client,
+        ):
+            yield unchecked(client)
+
+
+@contextmanager
+def _explained(explain: Callable[[MCPError], str | None]) -> Iterator[None]:
+    """Raise `ConnectionError` where there is more to say than the SDK does, which has few words for
+    a server that it could not connect to."""
+    try:
+        yield
+    except* MCPError as group:
+        if (reason := explain(_first(group))) is None:
+            raise
+        raise ConnectionError(reason) from None
+
+
+def _first(group: BaseExceptionGroup[MCPError]) -> MCPError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _ended(error: MCPError) -> str | None:
+    return "its program ended" if error.code == CONNECTION_CLOSED else None
 
 
 def unchecked(client: Client) -> Client:

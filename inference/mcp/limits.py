@@ -43,13 +43,20 @@ class LimitedTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
         self._inner = inner
+        self.error_status: str | None = None
+        """What the last answer had as its status, if that says that something is wrong."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request. Reading the answer raises `httpx2.ReadError` where it is too large.
 
         Raises `httpx2.HTTPStatusError` where the server lets nobody in.
         """
+        request.headers["accept-encoding"] = "identity"
         response = await self._inner.handle_async_request(request)
+        self.error_status = _status(response) if response.is_error else None
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            await response.aclose()
+            raise httpx2.ReadError("the answer is compressed, which was not asked for")
         if not response.headers.get("content-type", "").startswith(_EVENT_STREAM):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _LimitedStream(response.stream)
@@ -66,8 +73,12 @@ async def _refuse(request: httpx2.Request, response: httpx2.Response) -> NoRetur
     """Raise what a server says that lets nobody in, and close its answer."""
     said = (await response.aread()).decode("utf-8", "replace")
     await response.aclose()
-    message = f"it answers {response.status_code} {response.reason_phrase}: {said}".rstrip(": ")
+    message = f"it answers {_status(response)}: {said}".rstrip(": ")
     raise httpx2.HTTPStatusError(message, request=request, response=response)
+
+
+def _status(response: httpx2.Response) -> str:
+    return f"{response.status_code} {response.reason_phrase}"
 
 
 class _LimitedStream(httpx2.AsyncByteStream):

@@ -29,9 +29,13 @@ from inference.mcp.rounds import (
     offered,
 )
 from inference.mcp.session import ServerError, Session
-from inference.request import GenerationRequest, RequestedServer, ToolMode
+from inference.request import GenerationRequest, RequestedServer, ServerToolCallPart, ToolMode
 
 logger = logging.getLogger(__name__)
+
+MOST_LEFT_OVER = 32
+"""Calls that a conversation may leave to the server: no model has made them, and no round limits
+them."""
 
 
 class ToolLoop:
@@ -126,11 +130,12 @@ class ToolLoop:
 
     async def _run(self, request: GenerationRequest, tally: Tally) -> AsyncGenerator[Event]:
         try:
+            parts = _left_over(request)
             async with self._offer(request) as (offer, sessions):
                 calls = Calls(sessions)
                 try:
                     conversation = Conversation(request, offer)
-                    left = [left_over(part, offer) for part in unanswered(request.messages)]
+                    left = [left_over(part, offer) for part in parts]
                     calls.begin(left)
                     results = [await calls.result(call) for call in left]
                     conversation.add_results(results)
@@ -228,6 +233,19 @@ async def _needed_tools(session: Session, server: RequestedServer) -> Sequence[L
         return await session.tools()
     except ServerError as error:
         raise _unusable(server, str(error)) from None
+
+
+def _left_over(request: GenerationRequest) -> Sequence[ServerToolCallPart]:
+    """Return the calls to run before the first round. Raises INVALID_REQUEST if they are many."""
+    parts = unanswered(request.messages)
+    if len(parts) > MOST_LEFT_OVER:
+        raise TandemError(
+            ErrorCode.INVALID_REQUEST,
+            f"messages: the last turn leaves {len(parts)} calls of servers' tools without results, "
+            f"and no more than {MOST_LEFT_OVER} are run",
+            param="messages",
+        )
+    return parts
 
 
 def _unusable(server: RequestedServer, reason: str) -> TandemError:

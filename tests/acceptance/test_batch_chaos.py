@@ -35,7 +35,7 @@ _QUIET_S = 3.0
 _FRESH_S = 0.2
 # Of the one batch, which comes first, and of the other, which lasts beyond the last kill.
 _MESSAGES = 140
-_ROWS = 340
+_ROWS = 650
 _FOLLOWERS = 3
 _PATIENCE_S = 300.0
 _PROMPT_TOKENS = 12

@@ -136,6 +136,18 @@ def test_a_count_passes_byte_for_byte(upstream: RawUpstream, far: str, caller: C
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_a_body_that_says_a_thing_twice_goes_nowhere(
+    upstream: RawUpstream, far: str, caller: Client, path: str
+) -> None:
+    body = request(far, stream=False).replace(b'"max_tokens":64', b'"max_tokens":64,"max_tokens":1')
+    asked = len(upstream.asked)
+    answer = send(caller, body, path)
+    assert answer.status_code == httpx.codes.BAD_REQUEST
+    assert "`max_tokens` comes twice" in answer.json()["error"]["message"]
+    assert len(upstream.asked) == asked
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 @pytest.mark.parametrize("streamed", [True, False])
 def test_an_error_passes_with_its_status_and_its_own_words(
     upstream: RawUpstream, far: str, caller: Client, path: str, streamed: bool

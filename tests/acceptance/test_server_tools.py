@@ -30,7 +30,8 @@ either_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "s
 
 
 def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
-    return {"name": tool, "arguments": [json.dumps(arguments)]}
+    # In several lines, as models like to write.
+    return {"name": tool, "arguments": [json.dumps(arguments, indent=1)]}
 
 
 def once(*calls: dict[str, Any], **directives: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gateway.dialects.anthropic.tools import AnyTool, McpToolset
-from gateway.dialects.connectors import MAX_SERVERS, ServerName, ServerUrl
+from gateway.dialects.connectors import MAX_SERVERS, ServerName, ServerToken, ServerUrl
 from gateway.dialects.validation import Wire, invalid
 from inference.request import RequestedServer
 
@@ -30,7 +30,7 @@ class McpServerBody(Wire):
     type: Literal["url"]
     name: ServerName
     url: ServerUrl
-    authorization_token: str | None = None
+    authorization_token: ServerToken | None = None
     tool_configuration: McpToolConfiguration | None = None
 
 

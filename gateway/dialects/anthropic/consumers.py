@@ -16,6 +16,7 @@ from gateway.dialects.anthropic.raw import (
     RawStream,
     carried_headers,
     carried_path,
+    check_members,
     decode_raw,
     raw_request,
 )
@@ -73,6 +74,7 @@ class _MessagesPrompt(PromptConsumer):
         ) -> tuple[MessagesBody | RawBody, tuple[str, ...]]:
             named = obj if fallback is None else {"model": fallback.id}
             if raw := raw_entry(self.services.directory.catalogue, named):
+                check_members(obj, self.request.body)
                 return decode_raw(obj, raw_parameters(raw), self.raw_body), ()
             connectors = self.services.config.MCP_SERVERS_IN_REQUESTS
             return decode(obj, unknown, connectors=connectors)

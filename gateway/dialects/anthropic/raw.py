@@ -14,9 +14,11 @@ from pydantic import Field, ValidationError
 
 from gateway.dialects.anthropic.encode import PING, failure
 from gateway.dialects.anthropic.wire import Tokens
+from gateway.dialects.connectors import MAX_SERVERS, MAX_TOKEN_CHARS
 from gateway.dialects.context import ParseContext
-from gateway.dialects.validation import Wire, first_error, invalid
+from gateway.dialects.validation import Wire, first_error, invalid, invalid_at
 from gateway.http.sse import COMMENT
+from inference.backends.json_spans import MAX_MEMBERS, members
 from inference.errors import TandemError
 from inference.events import Event, Failed, Finished, RawFrame
 from inference.raw_error import error_of
@@ -33,6 +35,7 @@ _CARRIED_FAMILIES = ("anthropic-", "x-claude-code-", "x-stainless-")
 _STAYS_HERE = frozenset({"anthropic-organization-id", "anthropic-workspace-id"})
 # What HTTP has in no header: sent on, it would be refused as the service's own mistake.
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -58,10 +61,26 @@ def decode_raw(
 
     Raises INVALID_REQUEST that names the first wrong field.
     """
+    _check_servers(obj.get("mcp_servers"))
     try:
         return kind.model_validate({**obj, **parameters})
     except ValidationError as error:
         raise first_error(error) from None
+
+
+def check_members(obj: dict[str, Any], body: bytes) -> None:
+    """Check that a body can be edited in its text, and says nothing twice.
+
+    Readers differ in which of two members with one key counts: the upstream could go by another
+    limit than was held for. Raises INVALID_REQUEST.
+    """
+    if len(obj) > MAX_MEMBERS:
+        raise invalid(f"The request body has more than {MAX_MEMBERS:,} members")
+    try:
+        for _ in members(body, once=True):
+            pass
+    except ValueError as error:
+        raise invalid(f"The request body cannot be passed on: {error}") from None
 
 
 def carried_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -69,13 +88,18 @@ def carried_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
     Raises INVALID_REQUEST for one that no upstream would take.
     """
-    decoded = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers)
+    decoded = (
+        (name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t"))
+        for name, value in headers
+    )
     carried = tuple(
         (name, value)
         for name, value in decoded
         if name in _CARRIED or (name.startswith(_CARRIED_FAMILIES) and name not in _STAYS_HERE)
     )
     for name, value in carried:
+        if not _NAME.fullmatch(name):
+            raise invalid(f"{name:.100}: a header cannot have this name")
         if _FORBIDDEN.search(value):
             raise invalid(f"{name}: control characters are not allowed in a header")
     return carried
@@ -84,6 +108,19 @@ def carried_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 def carried_path(path: str, query: Sequence[tuple[str, str]]) -> str:
     """Return a path with what of its query the API knows."""
     return f"{path}?beta=true" if ("beta", "true") in query else path
+
+
+def _check_servers(servers: Any) -> None:
+    """Their tokens are looked for in all that the upstream says."""
+    if not isinstance(servers, list):
+        return
+    if len(servers) > MAX_SERVERS:
+        raise invalid_at("mcp_servers", f"more than {MAX_SERVERS} MCP servers")
+    for index, server in enumerate(servers):
+        match server:
+            case {"authorization_token": str(token)} if len(token) > MAX_TOKEN_CHARS:
+                path = f"mcp_servers.{index}.authorization_token"
+                raise invalid_at(path, f"more than {MAX_TOKEN_CHARS} characters")
 
 
 def raw_request(body: RawBody, context: ParseContext, raw: RawRequest) -> GenerationRequest:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from gateway.dialects.connectors import ServerName, ServerUrl
+from gateway.dialects.connectors import ServerName, ServerToken, ServerUrl
 from gateway.dialects.validation import Wire
 from inference.request import RequestedServer
 
@@ -57,7 +57,7 @@ class ResponsesMcpTool(Wire):
     type: Literal["mcp"]
     server_label: ServerName
     server_url: ServerUrl
-    authorization: str | None = None
+    authorization: ServerToken | None = None
     """Goes to the server as a bearer token and nowhere else."""
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=32)] | None = None
     """Go to the server and nowhere else."""

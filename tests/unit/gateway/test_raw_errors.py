@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.errors import ANTHROPIC, OPENAI, error_body, error_headers
 from inference.errors import ErrorCode
 from inference.events import RawAnswer
@@ -22,6 +24,16 @@ def test_status_and_body_are_the_upstreams() -> None:
 
 def test_its_headers_come_along_and_none_of_ours_gainsays_them() -> None:
     assert error_headers(error(ErrorCode.TIMEOUT)) == [
+        (b"content-type", b"application/json"),
+        (b"retry-after", b"7"),
+    ]
+
+
+@pytest.mark.parametrize("value", ["\u65e5\u672c", "\xe9", "a\r\nset-cookie: b", "\ud800", "\x00"])
+def test_a_header_that_cannot_be_sent_is_left_out(value: str) -> None:
+    headers = (("tandem-upstream-request-id", value), ("retry-after", "7"))
+    answer = RawAnswer(body=ERROR, status=418, headers=headers)
+    assert error_headers(RawError(ErrorCode.TIMEOUT, "", answer)) == [
         (b"content-type", b"application/json"),
         (b"retry-after", b"7"),
     ]

@@ -73,6 +73,10 @@ def test_what_admission_needs_of_a_row_is_checked() -> None:
     for body, message in (
         (b'{"model":"seeing","max_tokens":1,"stream":true}', "stream: "),
         (b'{"model":"seeing"}', "max_tokens: "),
+        (
+            b'{"model":"seeing","max_tokens":9,"max_tokens":1}',
+            "The request body cannot be passed on: `max_tokens` comes twice",
+        ),
         (b'{"model":"seeing","max_tokens":1,', "The request body is not valid JSON"),
     ):
         with pytest.raises(TandemError) as refused:

@@ -1,10 +1,13 @@
-"""What keeps a quiet stream alive."""
+"""Frames of a stream, and what keeps a quiet one alive."""
 
 from __future__ import annotations
 
 import asyncio
 
-from gateway.http.sse import COMMENT, STREAM_HEADERS, Quiet
+import msgspec
+import pytest
+
+from gateway.http.sse import COMMENT, STREAM_HEADERS, Quiet, json_line
 from tests.conftest import Eventually
 
 
@@ -48,3 +51,11 @@ async def test_it_does_not_call_after_it_was_stopped(eventually: Eventually) -> 
     await eventually(lambda: len(others) >= 2)
     other.stop()
     assert calls == []
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n"])
+def test_what_is_put_in_as_it_was_written_stands_in_one_line(line_break: str) -> None:
+    written = f'{{{line_break}  "a\\n": "é"{line_break}}}'
+    line = json_line({"input": msgspec.Raw(written.encode())})
+    assert len(line.splitlines()) == 1
+    assert msgspec.json.decode(line) == {"input": {"a\n": "é"}}

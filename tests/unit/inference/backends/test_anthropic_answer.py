@@ -114,12 +114,13 @@ def test_zeros_of_those_who_do_not_know_change_nothing() -> None:
     assert usage.prompt_tokens == 8
 
 
-def test_counts_that_cannot_be_are_none() -> None:
-    last = end(input_tokens=-5, cache_read_input_tokens=-1, output_tokens=-3)
+@pytest.mark.parametrize("count", [-1, True, 0.5, "many", 10**9 + 1, 2**62, 10**25])
+def test_counts_that_cannot_be_are_as_if_unsaid(count: object) -> None:
+    last = end(input_tokens=count, cache_read_input_tokens=count, output_tokens=count)
 
     usage = ending(read(start(input_tokens=8), *TEXT, last)).usage
 
-    assert usage == Usage(prompt_tokens=8, cached_tokens=0, output_tokens=0)
+    assert usage == Usage(prompt_tokens=8, cached_tokens=0, output_tokens=2)
 
 
 def test_calls_may_come_piece_by_piece_beside_each_other() -> None:

@@ -19,7 +19,7 @@ from inference.backends.port import Tally
 from inference.backends.raw_answers import about_tokens
 from inference.backends.upstream import UpstreamBackend
 from inference.backends.upstream_health import OPEN_AFTER
-from inference.errors import ErrorCode
+from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, Finished, FinishReason, RawAnswer, RawFrame, Started
 from inference.request import GenerationRequest, RawRequest
 from inference.upstreams import UpstreamEntry
@@ -202,6 +202,16 @@ async def test_a_count_is_asked_for_where_counts_are(upstream: RawUpstream) -> N
     assert events[1] == RawAnswer(body=b'{"input_tokens":12,"more":1.0}')
 
 
+@pytest.mark.parametrize("count", [-1, True, 2**62, 10**25])
+async def test_what_cannot_be_the_count_of_a_translated_prompt_is_none(
+    upstream: RawUpstream, count: int
+) -> None:
+    upstream.reply(json.dumps({"input_tokens": count}).encode())
+    async with backend(upstream) as running:
+        with pytest.raises(TandemError, match="cannot be read"):
+            await running.count(make_request("Hello."))
+
+
 def failure(events: list[Event]) -> Failed:
     (failed,) = events
     assert isinstance(failed, Failed)
@@ -258,6 +268,13 @@ async def test_a_token_that_the_caller_brings_does_not_come_back(
     assert upstream.asked[-1].body.count(token.encode()) == 1
     assert token not in f"{failed}{caplog.text}"
     assert "[secret]" in caplog.text
+
+
+async def test_a_header_that_nobody_can_be_told_is_left_out(upstream: RawUpstream) -> None:
+    upstream.reply(ERROR, status=529, headers={"request-id": "\xe6\x97\xa5", "retry-after": "7"})
+    answer = failure(await answers(upstream, asking())).answer
+    assert answer is not None
+    assert answer.headers == (("retry-after", "7"),)
 
 
 async def test_an_error_of_something_in_between_is_put_into_the_apis_form(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.backends.json_spans import (
+    MAX_MEMBERS,
     Change,
     Span,
     changed,
@@ -180,3 +181,27 @@ def test_an_edit_says_nothing_else_to_a_decoder() -> None:
             "model": "b",
             "x": 1,
         }
+
+
+def test_a_key_that_comes_twice_is_refused_where_it_must_not() -> None:
+    for text in (
+        b'{"a":1,"a":2}',
+        b'{"a":[1],"b":2,"\\u0061":[1]}',
+        b'{"a":[[],[]],"a":1}',
+        b'{"a":"x","a":"y"}',
+    ):
+        with pytest.raises(ValueError, match="`a` comes twice"):
+            list(members(text, once=True))
+        assert [each.key for each in members(text)].count("a") == 2
+    text = b'{"a":{"b":1,"b":2},"b":"x","c":[3]}'
+    assert list(members(text, once=True)) == list(members(text))
+
+
+def test_members_without_end_are_refused() -> None:
+    def text(count: int) -> bytes:
+        return b"{%b}" % b",".join(b'"%d":[%d]' % (number, number) for number in range(count))
+
+    assert len(list(members(text(MAX_MEMBERS)))) == MAX_MEMBERS
+    for without_end in (text(MAX_MEMBERS + 1), b"{%b}" % b",".join([b'"a":1'] * 2000)):
+        with pytest.raises(ValueError, match="more than 1,000 members"):
+            list(members(without_end))

@@ -402,3 +402,17 @@ def test_the_first_call_is_the_last_where_one_is_wanted() -> None:
     assert answer.full
     assert calls(events) == [("one", {})]
     assert ending(events).reason is FinishReason.TOOL_USE
+
+
+@pytest.mark.parametrize("count", [-1, True, 0.5, "many", 10**9 + 1, 2**62, 10**25])
+def test_counts_that_cannot_be_are_as_if_unsaid(count: object) -> None:
+    told = {"prompt_tokens": 9, "completion_tokens": count}
+    told["prompt_tokens_details"] = {"cached_tokens": count}
+    usage = ending(read(piece(content="Hello."), piece("stop"), {"usage": told})).usage
+    assert usage == Usage(prompt_tokens=9, cached_tokens=0, output_tokens=1)
+
+
+def test_counts_may_be_written_as_text_or_with_a_fraction_of_nothing() -> None:
+    told = {"prompt_tokens": "9", "completion_tokens": 4.0}
+    usage = ending(read(piece(content="Hello."), piece("stop"), {"usage": told})).usage
+    assert usage == Usage(prompt_tokens=9, cached_tokens=0, output_tokens=4)

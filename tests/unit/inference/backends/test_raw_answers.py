@@ -112,6 +112,72 @@ def test_what_cannot_be_read_is_passed_on_all_the_same(frame: bytes) -> None:
     assert usage_of(events).output_tokens == 2
 
 
+@pytest.mark.parametrize("count", ["-1", "true", "0.5", '"many"', "[]", str(2**62), str(10**25)])
+def test_a_count_that_cannot_be_is_as_if_unsaid(count: str) -> None:
+    usage = f'{{"input_tokens":{count},"cache_read_input_tokens":6,"output_tokens":{count}}}'
+    events, tally = told(start(usage), delta("x" * 40), end(usage, "max_tokens"))
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason is FinishReason.LENGTH
+    assert finished.usage == Usage(prompt_tokens=6, cached_tokens=6, output_tokens=10)
+    assert tally.usage == finished.usage
+    message = f'{{"type":"message","stop_reason":"max_tokens","usage":{usage}}}'.encode()
+    whole = WholeAnswer(MODEL, Tally(), counting=False)
+    finished = [*whole.read(message), *whole.end()][-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason is FinishReason.LENGTH
+    about = len(message) // 4
+    assert finished.usage == Usage(prompt_tokens=6, cached_tokens=6, output_tokens=about)
+
+
+@pytest.mark.parametrize("count", ["-1", "true", str(2**62), str(10**25)])
+def test_what_cannot_be_the_count_of_a_prompt_is_no_answer(count: str) -> None:
+    answer = WholeAnswer(MODEL, Tally(), counting=True)
+    with pytest.raises(UpstreamError, match="cannot be read"):
+        list(answer.read(f'{{"input_tokens":{count}}}'.encode()))
+
+
+ITERATIONS = (
+    '"iterations":['
+    '{"type":"compaction","input_tokens":100,"cache_read_input_tokens":40,'
+    '"cache_creation_input_tokens":20,"output_tokens":30},'
+    '{"type":"message","input_tokens":11,"output_tokens":7},'
+    '{"type":"compaction","input_tokens":1,"output_tokens":-1},'
+    '{"type":"advisor_message","input_tokens":500,"output_tokens":500}]'
+)
+
+
+def test_what_a_summary_took_of_the_conversation_counts_too() -> None:
+    usage = f'{{"input_tokens":11,"output_tokens":7,{ITERATIONS}}}'
+    counted = Usage(prompt_tokens=172, cached_tokens=40, cache_written_tokens=20, output_tokens=37)
+    events, tally = told(start(), end(usage))
+    assert usage_of(events) == tally.usage == counted
+    whole = WholeAnswer(MODEL, tally, counting=False)
+    message = f'{{"type":"message","usage":{usage}}}'.encode()
+    assert usage_of([*whole.read(message), *whole.end()]) == tally.usage == counted
+
+
+@pytest.mark.parametrize("iterations", ["null", "7", '[7, "x"]', "{}", "[{}]"])
+def test_iterations_that_cannot_be_read_spoil_nothing(iterations: str) -> None:
+    usage = f'{{"input_tokens":11,"output_tokens":7,"iterations":{iterations}}}'
+    assert usage_of(told(start(), end(usage))[0]) == Usage(
+        prompt_tokens=11, cached_tokens=0, output_tokens=7
+    )
+
+
+def test_an_answer_of_more_members_than_any_has_is_none() -> None:
+    many = ",".join(f'"{number}":1' for number in range(2000))
+    message = f'{{"type":"message",{many}}}'.encode()
+    with pytest.raises(UpstreamError, match="more than 1,000 members"):
+        list(WholeAnswer(MODEL, Tally(), counting=False).read(message))
+    for frame in (
+        b'data: {"type":"message_start","message":%b}\n\n' % message,
+        b'data: {"type":"message_start",%b}\n\n' % many.encode(),
+    ):
+        with pytest.raises(UpstreamError, match="more than 1,000 members"):
+            list(StreamedAnswer(MODEL, Tally()).read(frame))
+
+
 def test_until_the_end_is_told_the_length_of_what_was_said_has_to_do() -> None:
     tally = Tally()
     answer = StreamedAnswer(MODEL, tally)

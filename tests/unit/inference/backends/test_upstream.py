@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from inference.backends.upstream_health import OPEN_AFTER, UpstreamError
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode, TandemError
 from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta
-from inference.request import GenerationRequest, Lane
+from inference.request import GenerationRequest, Lane, RawRequest
 from inference.upstreams import UpstreamEntry, UpstreamOptions
 from tests.conftest import Eventually
 from tests.contracts.requests import collect, make_entry, make_request
@@ -239,6 +240,21 @@ async def test_the_prompt_counts_once_it_is_on_its_way(
     await asyncio.wait([run])
 
 
+async def test_a_prompt_that_was_refused_does_not_count(
+    key_file: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "pause_s", lambda *_, **__: 60.0)
+    backend, provider = await begun(key_file, BUSY)
+    tally = Tally()
+    run = asyncio.ensure_future(anext(backend.generate(request(), tally)))
+
+    await eventually(lambda: provider.tries == 1 and tally.prompt_tokens == 0)
+
+    run.cancel()
+    await asyncio.wait([run])
+    assert tally.prompt_tokens == 0
+
+
 async def test_halves_of_characters_reach_nobody(key_file: Path) -> None:
     broken = UpstreamError(ErrorCode.UNAVAILABLE, "no \ud83d")
     backend, _ = await begun(key_file, ("\ud83d", "\udeb2", broken))
@@ -301,6 +317,50 @@ async def test_it_leaves_an_upstream_alone_that_keeps_failing(key_file: Path) ->
     assert isinstance(failed, Failed)
     assert failed.code is ErrorCode.UNAVAILABLE
     assert "left alone" in failed.message
+
+
+def raw_request(path: str) -> GenerationRequest:
+    return msgspec.structs.replace(request(), raw=RawRequest(path=path, body=b"{}"))
+
+
+COUNT = "/v1/messages/count_tokens?beta=true"
+
+
+async def test_counts_that_fail_have_no_upstream_left_alone(key_file: Path) -> None:
+    backend, _ = await begun(key_file, *[AWAY] * OPEN_AFTER * 3, ANSWER)
+    for _ in range(OPEN_AFTER):
+        await collect(backend, raw_request(COUNT))
+
+    events = await collect(backend, raw_request("/v1/messages"))
+
+    assert isinstance(events[-1], Finished)
+
+
+async def test_an_upstream_that_is_left_alone_is_asked_for_no_counts(key_file: Path) -> None:
+    backend, provider = await begun(key_file, AWAY)
+    while provider.tries < OPEN_AFTER:
+        await collect(backend, request())
+
+    (failed,) = await collect(backend, raw_request(COUNT))
+    with pytest.raises(TandemError, match="left alone"):
+        await backend.count(request())
+
+    assert isinstance(failed, Failed)
+    assert "left alone" in failed.message
+    assert provider.tries == OPEN_AFTER
+
+
+async def test_counts_use_up_nothing_of_what_may_be_sent(key_file: Path) -> None:
+    provider = FakeProvider(ANSWER)
+    limited = entry(key_file)
+    assert limited.upstream is not None
+    upstream_entry = msgspec.structs.replace(limited.upstream, requests_per_minute=2)
+    backend = UpstreamBackend(entry(key_file, upstream=upstream_entry), provider.make)
+    await backend.start()
+    async with asyncio.timeout(30):
+        for path in (*[COUNT] * 5, *["/v1/messages"] * 2):
+            events = await collect(backend, raw_request(path))
+            assert isinstance(events[-1], Finished)
 
 
 async def test_the_key_is_in_no_error_and_no_log(
@@ -381,3 +441,21 @@ async def test_a_run_that_is_called_off_is_over(key_file: Path) -> None:
     await asyncio.wait_for(events.aclose(), 5)
 
     assert backend.stats().running == 0
+
+
+async def test_a_large_body_is_edited_aside(key_file: Path) -> None:
+    backend, provider = await begun(key_file, ANSWER)
+    threads = []
+
+    def fields(request: GenerationRequest) -> dict[str, Any]:
+        threads.append(threading.current_thread())
+        return {}
+
+    provider.fields = fields  # type: ignore[method-assign]
+    for size in (1, 1024 * 1024):
+        raw = RawRequest(path="/v1/messages", body=b" " * size)
+        await collect(backend, msgspec.structs.replace(request(), raw=raw))
+    await backend.stop()
+
+    assert threads[0] is threading.current_thread()
+    assert threads[1] is not threads[0]

@@ -182,6 +182,24 @@ def test_a_try_that_is_called_off_leaves_it_to_the_next() -> None:
         pass
 
 
+def test_what_passes_by_decides_nothing() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker(clock)
+    fail(breaker, OPEN_AFTER - 1)
+    for _ in range(OPEN_AFTER):
+        with suppress(UpstreamError), breaker.passing_by():
+            raise error()
+    with breaker.passing_by() as passage:
+        passage.answered()
+    fail(breaker)
+
+    with pytest.raises(CircuitOpenError):
+        breaker.passing_by().__enter__()
+    clock.now_s += OPEN_S
+    with breaker.passing_by(), breaker.passing():
+        pass
+
+
 async def test_no_more_requests_are_sent_than_fit_any_minute() -> None:
     clock = Clock()
     limiter = RateLimiter(3, clock, clock.sleep)
@@ -206,6 +224,18 @@ async def test_work_leaves_some_for_realtime() -> None:
     await limiter.take(patient=False)
     await limiter.take(patient=False)
     assert clock.now_s == 1000
+    await limiter.take(patient=True)
+    assert clock.now_s == 1000 + WINDOW_S
+
+
+@pytest.mark.parametrize(("per_minute", "for_work"), [(2, 1), (3, 2), (4, 3), (5, 3)])
+async def test_however_low_the_limit_is_work_leaves_some(per_minute: int, for_work: int) -> None:
+    clock = Clock()
+    limiter = RateLimiter(per_minute, clock, clock.sleep)
+    for _ in range(for_work):
+        await limiter.take(patient=True)
+    assert clock.now_s == 1000
+
     await limiter.take(patient=True)
     assert clock.now_s == 1000 + WINDOW_S
 

@@ -32,9 +32,9 @@ class _Sent(httpx2.AsyncByteStream):
         self.closed = True
 
 
-async def read(kind: str, *pieces: bytes) -> bytes:
+async def read(kind: str, *pieces: bytes, status: int = 200) -> bytes:
     sent = _Sent(*pieces)
-    response = httpx2.Response(200, headers={"content-type": kind}, stream=sent)
+    response = httpx2.Response(status, headers={"content-type": kind}, stream=sent)
     await limit(response)
     try:
         return await response.aread()
@@ -59,3 +59,14 @@ async def test_what_counts_is_what_has_come_since_the_last_event(end: bytes) -> 
     assert await read("text/event-stream", begun, b"y" * 10 + end)
     with pytest.raises(httpx2.ReadError, match="more than 50 bytes"):
         await read("text/event-stream", begun, b"y" * 21)
+
+
+async def test_an_error_is_read_whole_and_is_no_stream_whatever_it_says() -> None:
+    with pytest.raises(httpx2.ReadError, match="more than 100 bytes"):
+        await read("text/event-stream", *[EVENT] * 20, status=500)
+
+
+async def test_what_is_compressed_is_not_unpacked() -> None:
+    response = httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=_Sent(b"x"))
+    with pytest.raises(httpx2.ReadError, match="compressed"):
+        await limit(response)

@@ -11,8 +11,8 @@ import redis.asyncio
 
 from inference.backends.port import Tally
 from inference.backends.scripted import ScriptedBackend
+from inference.engine import counting
 from inference.engine import host as host_module
-from inference.engine import realtime as realtime_module
 from inference.errors import ErrorCode
 from inference.events import Event, Failed, Finished, FinishReason, RawAnswer, Started, Usage
 from inference.request import GenerationRequest, RawRequest, TextPart
@@ -121,7 +121,7 @@ async def test_several_are_asked_for_at_once_and_more_wait(
     gateway: Gateway,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(realtime_module, "_COUNTED_ELSEWHERE", 3)
+    monkeypatch.setattr(counting, "MOST", 3)
     monkeypatch.setattr(Upstream, "awaited", 3)
     async with running(options, backend=Upstream):
         for number in range(7):
@@ -135,7 +135,7 @@ async def test_a_count_that_takes_long_keeps_no_other_waiting(
     gateway: Gateway,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(realtime_module, "_COUNTED_AFTER_S", 0.05)
+    monkeypatch.setattr(counting, "_PATIENCE_S", 0.05)
     async with running(options, backend=Slow):
         for number, text in enumerate(["slow", "quick"]):
             request = msgspec.structs.replace(make_request(text), id=f"r{number}")

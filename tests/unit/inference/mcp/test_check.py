@@ -81,6 +81,10 @@ async def test_a_server_without_any_tool_for_models_is_of_no_use() -> None:
             McpServerEntry(name="bad", transport="stdio", command=("/nowhere/at/all",)),
             "[Errno 2] No such file or directory: '/nowhere/at/all'",
         ),
+        (
+            McpServerEntry(name="brief", transport="stdio", command=("true",)),
+            "its program ended",
+        ),
         # The discard port: nobody listens there.
         (_web("http://127.0.0.1:9/mcp"), "it refuses the connection"),
     ],
@@ -99,6 +103,24 @@ async def test_a_server_that_lets_nobody_in_is_told_in_its_words(
     assert found == [
         (False, "It cannot be used: it answers 401 Unauthorized: unknown token [secret]")
     ]
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "500 Internal Server Error"])
+async def test_an_address_at_which_no_server_is_is_told_by_its_status(status: str) -> None:
+    async with _answering(status, "<html>") as url:
+        found = await check_server(_web(url))
+
+    assert found == [(False, f"It cannot be used: it answers {status} at this URL")]
+
+
+async def test_what_a_server_says_beside_its_status_is_told_too() -> None:
+    said = '{"jsonrpc": "2.0", "id": null, "error": {"code": -32602, "message": "No such client."}}'
+    json = "400 Bad Request\r\ncontent-type: application/json"
+    async with _answering(json, said) as url:
+        found = await check_server(_web(url))
+
+    reason = "it answers 400 Bad Request at this URL: No such client."
+    assert found == [(False, f"It cannot be used: {reason}")]
 
 
 async def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,11 @@ def _brought(port: int, **fields: object) -> RequestedServer:
     return RequestedServer(**server)  # type: ignore[arg-type]
 
 
+class _Nothing(httpx2.AsyncByteStream):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b""
+
+
 async def test_tools_are_listed_and_called_with_the_secret_in_a_header(
     port: int, pool: McpPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +70,20 @@ async def test_an_answer_that_is_too_large_is_not_read(
     _, is_error = await session.call("repeat", {"text": "x" * 1000, "times": 2000})
     assert is_error
     assert await session.call("echo", {"text": "still here"}) == ("still here", False)
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    asked = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.headers["accept-encoding"])
+        return httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=_Nothing())
+
+    transport = limits.LimitedTransport(httpx2.MockTransport(answer))
+    async with httpx2.AsyncClient(transport=transport) as client:
+        with pytest.raises(httpx2.ReadError, match="compressed"):
+            await client.get("http://server.test/mcp")
+    assert asked == ["identity"]
 
 
 async def test_a_server_that_was_started_anew_is_found_again(pool: McpPool) -> None:

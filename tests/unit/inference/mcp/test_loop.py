@@ -25,8 +25,9 @@ from inference.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
+from inference.mcp.calls import MOST_AT_ONCE
 from inference.mcp.entry import McpServerEntry
-from inference.mcp.loop import ToolLoop
+from inference.mcp.loop import MOST_LEFT_OVER, ToolLoop
 from inference.mcp.pool import McpPool
 from inference.mcp.results import Outcome
 from inference.request import (
@@ -276,6 +277,45 @@ async def test_a_call_that_was_left_to_the_server_is_run_first() -> None:
     assert isinstance(events[0], Started)
     assert text_of(events) == "noon"
     assert clock.calls == [("now", {"zone": "UTC"})]
+
+
+def _left(number: int) -> Message:
+    """Return a turn that leaves so many calls to the server."""
+    calls = (
+        ServerToolCallPart(id=str(count), server="clock", name="now", arguments="{}")
+        for count in range(number)
+    )
+    return Message(role=Role.ASSISTANT, parts=tuple(calls))
+
+
+async def test_only_so_many_calls_are_left_to_the_server() -> None:
+    clock = _clock()
+    loop = _loop(clock, **_once())
+    await collect(loop, callers_request("What time is it?", _left(MOST_LEFT_OVER)))
+    assert len(clock.calls) == MOST_LEFT_OVER
+
+    left = _left(MOST_LEFT_OVER + 1)
+    (failed,) = await collect(loop, callers_request("What time is it?", left))
+    assert isinstance(failed, Failed)
+    assert failed.code is ErrorCode.INVALID_REQUEST
+    assert failed.message.startswith("messages: the last turn leaves 33 calls")
+    assert len(clock.calls) == MOST_LEFT_OVER
+
+
+async def test_only_so_many_calls_of_one_answer_run_at_the_same_time(
+    eventually: Eventually,
+) -> None:
+    clock = _clock()
+    clock.gate = asyncio.Event()
+    calls = [NOW] * (MOST_AT_ONCE + 3)
+    loop = _loop(clock, **_once(tool_calls=calls))
+    run = asyncio.create_task(collect(loop, callers_request("What time is it?")))
+    await eventually(lambda: len(clock.calls) >= MOST_AT_ONCE)
+    assert len(clock.calls) == MOST_AT_ONCE
+
+    clock.gate.set()
+    await run
+    assert len(clock.calls) == len(calls)
 
 
 async def test_a_call_that_was_left_to_a_server_that_is_gone_is_an_error() -> None:

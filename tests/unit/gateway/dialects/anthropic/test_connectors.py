@@ -36,6 +36,19 @@ def test_a_server_is_brought_with_all_its_tools() -> None:
 
 
 @pytest.mark.parametrize(
+    "token", ["t\xf6ken", "\u65e5\u672c", "key\r\nx: y", "key\x00", " key", "x" * 8193]
+)
+def test_a_token_that_no_header_can_carry_is_refused_by_its_path(token: str) -> None:
+    with pytest.raises(TandemError) as refused:
+        _servers(mcp_servers=[SERVER | {"authorization_token": token}])
+    assert refused.value.param == "mcp_servers.0.authorization_token"
+    assert token not in refused.value.message
+    for taken in ("", "Bearer key", "x" * 8192):
+        (server,) = _servers(mcp_servers=[SERVER | {"authorization_token": taken}])
+        assert server.token == taken
+
+
+@pytest.mark.parametrize(
     ("toolset", "offered"),
     [
         ({"configs": {"now": {"enabled": False}}}, {"now": False, "then": True}),

@@ -13,6 +13,7 @@ from gateway.dialects.anthropic.raw import (
     RawStream,
     carried_headers,
     carried_path,
+    check_members,
     decode_raw,
     raw_request,
 )
@@ -74,6 +75,42 @@ def test_the_operators_limit_is_the_one_that_counts() -> None:
     assert decode_raw({"model": "far"}, parameters).max_tokens == 99
 
 
+def test_a_body_that_says_nothing_twice_can_be_passed_on() -> None:
+    body = request("far", stream=True)
+    check_members(decode_object(body), body)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"max_tokens":5,"max_tokens":1}', "`max_tokens` comes twice"),
+        (b'{"model":"a","mod\\u0065l":"b"}', "`model` comes twice"),
+        (b'{"x":[[],[]],"x":1}', "`x` comes twice"),
+        (b"{%b}" % b",".join(b'"%d":1' % number for number in range(1001)), "1,000 members"),
+    ],
+)
+def test_a_body_that_cannot_be_edited_at_once_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(TandemError, match=why) as refused:
+        check_members(decode_object(body), body)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_servers_are_as_many_as_elsewhere_and_their_tokens_as_long() -> None:
+    def body(servers: Any) -> dict[str, Any]:
+        return {"model": "far", "max_tokens": 1, "mcp_servers": servers}
+
+    for taken in ([{"authorization_token": "x" * 8192}] * 20, "?", [1, None], None):
+        decode_raw(body(taken), {})
+    for servers, path in (
+        ([{}] * 21, "mcp_servers"),
+        ([{}, {"authorization_token": "x" * 8193}], "mcp_servers.1.authorization_token"),
+    ):
+        with pytest.raises(TandemError) as refused:
+            decode_raw(body(servers), {})
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+        assert refused.value.message.startswith(f"{path}: more than")
+
+
 def test_keys_cookies_and_what_proxies_say_stay_here() -> None:
     sent = [
         (b"Anthropic-Beta", b"a,b"),
@@ -118,6 +155,17 @@ def test_a_header_that_no_upstream_would_take_is_refused(value: bytes) -> None:
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert refused.value.message.startswith("anthropic-beta: ")
     assert carried_headers([(b"cookie", value)]) == ()
+
+
+@pytest.mark.parametrize("name", [b"anthropic-(x", b"anthropic-\xe9", b"anthropic-x y"])
+def test_a_name_that_no_header_can_have_is_refused(name: bytes) -> None:
+    with pytest.raises(TandemError) as refused:
+        carried_headers([(name, b"1")])
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_space_around_a_header_is_no_part_of_it() -> None:
+    assert carried_headers([(b"anthropic-beta", b" \ta b\t ")]) == (("anthropic-beta", "a b"),)
 
 
 def test_of_a_query_what_the_api_knows_travels() -> None:

@@ -159,3 +159,10 @@ def test_a_list_of_tools_that_is_sent_back_has_no_effect() -> None:
     listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": []}
     obj = {"model": "m", "input": [listed, {"role": "user", "content": "hi"}]}
     assert len(to_request(decode(obj).body, CONTEXT).messages) == 1
+
+
+@pytest.mark.parametrize("token", ["t\xf6ken", "key\r\nx: y", " key"])
+def test_a_token_that_no_header_can_carry_is_refused_by_its_path(token: str) -> None:
+    error = refused(WIKI | {"authorization": token})
+    assert error.param == "tools[0].authorization"
+    assert token not in error.message
