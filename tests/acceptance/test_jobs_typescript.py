@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.client import ENDLESS, script
 from tests.acceptance.programs import Program
-from tests.acceptance.stack import Stack, ending
+from tests.acceptance.stack import Gateway, Stack, ending
 from tests.acceptance.test_openai_batches import CHAT, chat_row
 
 pytestmark = pytest.mark.acceptance
@@ -69,9 +69,10 @@ def test_a_batch_of_a_bad_file_says_which_line(node: Program, model: str) -> Non
     assert (error["line"], error["code"]) == (2, "duplicate_custom_id")
 
 
-def test_a_batch_is_cancelled(node: Program, stack: Stack) -> None:
+def test_a_batch_is_cancelled(node: Program, gateway: Gateway, stack: Stack) -> None:
     # No engine runs it.
     name = stack.add_model("vendor/Left")
+    gateway.wait_for_model(name, state="missing", engines=0)
     assert node.run("cancelBatch", chat_row("a", name))["status"] == "cancelled"
 
 

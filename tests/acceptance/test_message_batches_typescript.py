@@ -45,6 +45,7 @@ def test_a_batch_runs_and_every_request_has_its_result(typescript: Program, mode
 def test_a_batch_is_cancelled(typescript: Program, gateway: Gateway, stack: Stack) -> None:
     # No engine runs it.
     name = stack.add_model("vendor/Called-Off")
+    gateway.wait_for_model(name, state="missing", engines=0)
     ran = typescript.run("cancelBatch", [request(name, "a"), request(name, "b")])
     assert ran["cancelled"]["cancel_initiated_at"] is not None
     assert ran["ended"]["request_counts"]["canceled"] == 2
