@@ -101,6 +101,7 @@ def test_what_money_refuses_has_the_class_of_its_status(
 ) -> None:
     priced = stack.add_model(f"priced-{request.node.callspec.id}")
     set_price(stack, priced)
+    gateway.wait_for_model(priced, state="missing", engines=0)
     asked = body(priced, "go")
     broke = make_member(stack, prepaid=True)
     check(
