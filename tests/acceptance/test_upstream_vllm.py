@@ -29,14 +29,13 @@ from tests.acceptance.test_real_engine import (  # noqa: F401
     test_the_async_sdk_gets_a_whole_answer,
     test_the_sync_sdk_gets_a_stream,
     test_the_sync_sdk_gets_a_whole_answer,
-    test_what_the_context_cannot_hold_is_refused,
 )
 from tests.acceptance.test_structured_output import (  # noqa: F401
     test_a_streamed_answer_matches_its_schema,
     test_an_answer_matches_its_schema,
     test_the_sdk_parses_an_answer_into_a_class,
 )
-from tests.acceptance.test_tools import CITIES, WEATHER, test_a_real_model_is_made_to_call  # noqa: F401
+from tests.acceptance.test_tools import CITIES, WEATHER
 from tests.benchmarks.arms import VllmArguments, vllm
 from tests.benchmarks.rounds import Arm
 
