@@ -171,12 +171,13 @@ class Drain:
                     permits += self._admission.try_acquire(_LANE, self._admission.capacity)
                 self._woken.clear()
                 first, self._alone_ids = self._alone_ids, []
+                returning = [each for each in first if self._outcomes.gives_back(each)]
                 done = await self._thread.do(partial(_claim, permits, first))
                 if done.exception():
                     items, self._alone_ids = [], first
                 else:
                     items = done.result()
-                    self._alone_ids = _rest_of(first, items)
+                    self._alone_ids = list(_rest_of(first, returning, items))
                 permits -= self._begin(items)
             finally:
                 self._admission.release(_LANE, permits)
@@ -310,11 +311,16 @@ def _dispensability(attempt: WorkAttempt) -> tuple[int, int, float]:
     return attempt.urgency, -attempt.item.preemptions, attempt.taken_at_s
 
 
-def _rest_of(first: Sequence[str], items: Sequence[WorkItem]) -> list[str]:
-    """Return what of those asked for is still to come: nothing, if none of them has."""
+def _rest_of(
+    first: Sequence[str], returning: Sequence[str], items: Sequence[WorkItem]
+) -> Sequence[str]:
+    """Return what of those asked for is still to come.
+
+    If none of them has, others have them, save those that were only just being given back.
+    """
     got = {item.request.id for item in items}
     rest = [request_id for request_id in first if request_id not in got]
-    return rest if len(rest) < len(first) else []
+    return rest if len(rest) < len(first) else returning
 
 
 def _claim(limit: int, first: Sequence[str], source: WorkSource) -> list[WorkItem]:

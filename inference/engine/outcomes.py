@@ -41,6 +41,10 @@ class Outcomes:
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._ended
 
+    def gives_back(self, request_id: str) -> bool:
+        """Whether the source is yet to hear that this waits again."""
+        return request_id in self._back
+
     def put(self, attempt: WorkAttempt) -> None:
         """Take an attempt that has ended."""
         self._ended[attempt.id] = attempt

@@ -269,7 +269,8 @@ async def test_work_to_be_run_alone_is_not_put_off_by_what_comes_meanwhile(
     slow = 'script: {"tokens": 5, "token_delay_s": 0.02}'
     alone = [make_item(slow, alone=True) for _ in range(3)]
     source = FakeSource(make_item(slow), *alone)
-    async with start(source) as engine:
+    # There is room to take all of them at once.
+    async with start(source, capacity=64) as engine:
         # Each of them is more urgent than those, and there is always another.
         while not all(source.ending_of(item) for item in alone):
             if not source.pending or source.pending[0].alone:
