@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -13,7 +13,7 @@ from tests.benchmarks import arms
 from tests.benchmarks.report import Aim, Section, Table, show
 from tests.benchmarks.rounds import Arm, Round, Rounds, Spread, in_turn, percentile, run_round
 
-_PACE_S = 0.02
+PACE_S = 0.02
 _FRAMES = 64
 _STALL_MS = 200
 _STREAMS = 256
@@ -25,7 +25,7 @@ frames from the least ASGI application under the same Daphne, in one process: no
 queue, no worker. Both arms run in turn, after a warm-up, with the same requests from the same
 client process on kept connections; what Tandem shows beyond *direct* is what the path adds. First
 token is from the request's first byte to the first frame with text. Every stream is checked
-for completeness. Paced streams send a token every {_PACE_S * 1000:.0f} ms, in step like an
+for completeness. Paced streams send a token every {PACE_S * 1000:.0f} ms, in step like an
 engine's."""
 
 
@@ -54,16 +54,16 @@ def measure(stack: Stack, *, quick: bool) -> Section:
         pair = [arms.tandem(stack, model), direct]
         for arm in pair:
             Load(requests=400, at_once=16, tokens=16).run(arm)
-            Load(requests=64, at_once=64, tokens=16, pace_s=_PACE_S).run(arm)
+            Load(requests=64, at_once=64, tokens=16, pace_s=PACE_S).run(arm)
         _alone(section, pair, quick=quick)
-        _busy(section, pair, quick=quick)
-        _paced(section, pair, quick=quick)
+        busy(section, pair, quick=quick)
+        paced(section, pair, quick=quick)
         _many(section, pair, quick=quick)
     return section
 
 
-def _rounds(section: Section, pair: list[Arm], load: Load, rounds: int) -> Rounds:
-    taken = in_turn(pair, rounds, lambda arm, _: load.run(arm))
+def _rounds(section: Section, some: Sequence[Arm], load: Load, rounds: int) -> Rounds:
+    taken = in_turn(some, rounds, lambda arm, _: load.run(arm))
     section.check(f"{load.at_once} at once", taken, load.tokens)
     return taken
 
@@ -92,37 +92,37 @@ def _alone(section: Section, pair: list[Arm], *, quick: bool) -> None:
     section.tables.append(Table(title, head, rows))
 
 
-def _busy(section: Section, pair: list[Arm], *, quick: bool) -> None:
+def busy(section: Section, some: Sequence[Arm], *, quick: bool) -> None:
     """Sixteen at once, as fast as they go."""
     load = Load(requests=320 if quick else 960, at_once=16, tokens=16)
-    taken = _rounds(section, pair, load, 2 if quick else 4)
+    taken = _rounds(section, some, load, 2 if quick else 4)
     rows = [
         [
             name,
-            show(Spread.of(each.requests_per_s for each in some), 0),
-            show(Spread.of(percentile(each.first_ms, 0.5) for each in some)),
-            show(Spread.of(percentile(each.first_ms, 0.99) for each in some)),
-            cpu(some, of=sum(len(each.samples) for each in some)),
+            show(Spread.of(each.requests_per_s for each in rounds), 0),
+            show(Spread.of(percentile(each.first_ms, 0.5) for each in rounds)),
+            show(Spread.of(percentile(each.first_ms, 0.99) for each in rounds)),
+            cpu(rounds, of=sum(len(each.samples) for each in rounds)),
         ]
-        for name, some in taken.items()
+        for name, rounds in taken.items()
     ]
     title = f"Ceiling: {load.at_once} at once, {load.tokens} tokens each, no delays"
     head = ["", "requests/s", "first token p50, ms", "p99, ms", "CPU s per 1,000 requests"]
     section.tables.append(Table(title, head, rows))
 
 
-def _paced(section: Section, pair: list[Arm], *, quick: bool) -> None:
+def paced(section: Section, some: Sequence[Arm], *, quick: bool) -> None:
     """A load that leaves room: what a token costs when each is a frame of its own."""
-    load = Load(requests=64, at_once=32, tokens=_FRAMES, pace_s=_PACE_S)
-    taken = _rounds(section, pair, load, 2 if quick else 4)
+    load = Load(requests=64, at_once=32, tokens=_FRAMES, pace_s=PACE_S)
+    taken = _rounds(section, some, load, 2 if quick else 4)
     rows = [
         [
             name,
-            show(Spread.of(percentile(each.gaps_ms, 0.5) for each in some)),
-            show(Spread.of(percentile(each.gaps_ms, 0.99) for each in some)),
-            cpu(some, of=sum(each.tokens for each in some)),
+            show(Spread.of(percentile(each.gaps_ms, 0.5) for each in rounds)),
+            show(Spread.of(percentile(each.gaps_ms, 0.99) for each in rounds)),
+            cpu(rounds, of=sum(each.tokens for each in rounds)),
         ]
-        for name, some in taken.items()
+        for name, rounds in taken.items()
     ]
     title = f"Paced: {load.at_once} streams at once, {load.tokens} tokens each"
     head = ["", "between tokens p50, ms", "p99, ms", "CPU s per 1,000 tokens"]
@@ -131,7 +131,7 @@ def _paced(section: Section, pair: list[Arm], *, quick: bool) -> None:
 
 def _many(section: Section, pair: list[Arm], *, quick: bool) -> None:
     """The many streams that one gateway process must carry, all begun at the same moment."""
-    load = Load(requests=_STREAMS, at_once=_STREAMS, tokens=_FRAMES, pace_s=_PACE_S)
+    load = Load(requests=_STREAMS, at_once=_STREAMS, tokens=_FRAMES, pace_s=PACE_S)
     taken = _rounds(section, pair, load, 2 if quick else 4)
     rows = [
         [
@@ -160,7 +160,7 @@ def _many_aim(rounds: list[Round], streams: int) -> Aim:
     longest_ms = max((gap for each in rounds for gap in each.gaps_ms), default=0.0)
     broken = len(rounds) * streams - _whole(rounds)
     return Aim(
-        f"{streams} streams of {_FRAMES} frames at {_PACE_S * 1000:.0f} ms",
+        f"{streams} streams of {_FRAMES} frames at {PACE_S * 1000:.0f} ms",
         f"no gap over {_STALL_MS} ms",
         f"longest {longest_ms:.0f} ms, {broken} streams broken",
         met=not broken and longest_ms <= _STALL_MS,

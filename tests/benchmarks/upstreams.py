@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from tests.acceptance.routes import UPSTREAMS
 from tests.acceptance.stack import Stack, insert_upstream
 from tests.benchmarks import arms
-from tests.benchmarks.path import Load, cpu
+from tests.benchmarks.path import PACE_S, Load, busy, cpu, paced
 from tests.benchmarks.report import Aim, Section, Table, show
 from tests.benchmarks.rounds import Arm, Round, Rounds, Spread, in_turn, percentile
 
 _NAMES = {"anthropic": "as it was sent", "openai": "translated"}
 _ADDED_MS = 3
-_PACE_S = 0.02
-_FRAMES = 64
 
 _METHOD = f"""\
 Streaming `/v1/messages`. *Direct* is the scripted engine behind the least ASGI application under
@@ -25,7 +23,7 @@ request of Tandem's has a key, limits, a balance and a record, as any other, and
 to a worker that asks the upstream; the clerk does not run. All arms run in turn, after a warm-up,
 with the same requests from the same client process on kept connections. *First token* is from the
 request's first byte to the first frame with text, and the answers' heads come with it; *added* is
-an arm's percentile less direct's. Paced streams send a token every {_PACE_S * 1000:.0f} ms."""
+an arm's percentile less direct's. Paced streams send a token every {PACE_S * 1000:.0f} ms."""
 
 
 def measure(stack: Stack, *, quick: bool) -> Section:
@@ -35,8 +33,8 @@ def measure(stack: Stack, *, quick: bool) -> Section:
         for arm in some:
             Load(requests=400, at_once=16, tokens=16).run(arm)
         _alone(section, some, quick=quick)
-        _busy(section, some, quick=quick)
-        _paced(section, some, quick=quick)
+        busy(section, some, quick=quick)
+        paced(section, some, quick=quick)
     return section
 
 
@@ -112,43 +110,6 @@ def _alone(section: Section, some: Sequence[Arm], *, quick: bool) -> None:
             )
     title = f"First token, 1 at once, ms and what is added ({rounds} rounds of {load.requests})"
     head = ["", *shares, "added at p50, by round", "CPU s per 1,000 requests"]
-    section.tables.append(Table(title, head, rows))
-
-
-def _busy(section: Section, some: Sequence[Arm], *, quick: bool) -> None:
-    """Sixteen at once, as fast as they go."""
-    load = Load(requests=320 if quick else 960, at_once=16, tokens=16)
-    taken = _rounds(section, some, load, 2 if quick else 4)
-    rows = [
-        [
-            name,
-            show(Spread.of(each.requests_per_s for each in rounds), 0),
-            show(Spread.of(percentile(each.first_ms, 0.5) for each in rounds)),
-            show(Spread.of(percentile(each.first_ms, 0.99) for each in rounds)),
-            cpu(rounds, of=sum(len(each.samples) for each in rounds)),
-        ]
-        for name, rounds in taken.items()
-    ]
-    title = f"Ceiling: {load.at_once} at once, {load.tokens} tokens each, no delays"
-    head = ["", "requests/s", "first token p50, ms", "p99, ms", "CPU s per 1,000 requests"]
-    section.tables.append(Table(title, head, rows))
-
-
-def _paced(section: Section, some: Sequence[Arm], *, quick: bool) -> None:
-    """A load that leaves room: each token is a frame of its own."""
-    load = Load(requests=64, at_once=32, tokens=_FRAMES, pace_s=_PACE_S)
-    taken = _rounds(section, some, load, 2 if quick else 4)
-    rows = [
-        [
-            name,
-            show(Spread.of(percentile(each.gaps_ms, 0.5) for each in rounds)),
-            show(Spread.of(percentile(each.gaps_ms, 0.99) for each in rounds)),
-            cpu(rounds, of=sum(each.tokens for each in rounds)),
-        ]
-        for name, rounds in taken.items()
-    ]
-    title = f"Paced: {load.at_once} streams at once, {load.tokens} tokens each"
-    head = ["", "between tokens p50, ms", "p99, ms", "CPU s per 1,000 tokens"]
     section.tables.append(Table(title, head, rows))
 
 
