@@ -304,6 +304,38 @@ async def test_nor_by_a_database_that_was_away_in_between(
     assert asked.count([alone.request.id]) == 2
 
 
+async def test_nor_while_they_are_still_being_given_back(
+    start: Any, eventually: Eventually
+) -> None:
+    slow = 'script: {"tokens": 5, "token_delay_s": 0.02}'
+    alone = [make_item(slow, alone=True) for _ in range(3)]
+    source = FakeSource(make_item(slow), *alone)
+    give_back = source.give_back
+    asked = 0
+
+    def late(request_ids: Any, *, preempted: bool = False) -> None:
+        # The engine asks for them before it is heard that they wait again.
+        if not asked:
+            raise OperationalError("the database is away")
+        give_back(request_ids, preempted=preempted)
+
+    claim = source.claim
+
+    def counted(limit: int, first: Any = ()) -> list[WorkItem]:
+        nonlocal asked
+        asked += bool(first)
+        return claim(limit, first)
+
+    source.give_back = late  # type: ignore[method-assign]
+    source.claim = counted  # type: ignore[method-assign]
+    async with start(source, capacity=64):
+        await eventually(lambda: asked > 0)
+        source.add(*[make_item(slow) for _ in range(3)])
+        await eventually(lambda: all(source.ending_of(item) for item in alone))
+    # Once in vain, and then for each that is left until there is none.
+    assert asked >= 4
+
+
 async def test_told_to_stop_it_gives_back_what_runs(start: Any, eventually: Eventually) -> None:
     item = make_item(ENDLESS)
     source = FakeSource(item)
