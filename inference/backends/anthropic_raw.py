@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import NamedTuple
 
-import httpx2
 import msgspec
 
 from inference.backends.port import Tally
 from inference.backends.raw_answers import StreamedAnswer, WholeAnswer, about_tokens
 from inference.backends.raw_edits import Edits, edited
-from inference.backends.upstream_client import connection_options, explained_transport
 from inference.backends.upstream_faults import answered, fault
 from inference.backends.upstream_health import UpstreamError
+from inference.backends.upstream_http import Reply, UpstreamHttp
 from inference.backends.upstream_limits import is_stream
 from inference.catalogue import ModelEntry
 from inference.errors import ErrorCode
@@ -53,7 +53,7 @@ class RawCall(NamedTuple):
 
     path: str
     body: bytes
-    headers: list[tuple[bytes, bytes]]
+    headers: list[tuple[str, str]]
     stream: bool
 
 
@@ -64,14 +64,13 @@ class RawMessages:
         self, entry: ModelEntry, upstream: UpstreamEntry, options: UpstreamOptions, key: str
     ) -> None:
         self._model = entry.id
-        self._upstream = upstream
         self._key = key
         self._edits = Edits(
             model=entry.upstream_model or entry.id,
             system=options.system,
             parameters=options.parameters,
         )
-        self._client = httpx2.AsyncClient(**connection_options(upstream, entry.capacity))
+        self._http = UpstreamHttp(upstream)
 
     def call(self, raw: RawRequest) -> RawCall:
         """Return what is to be sent: the request with the operator's edits and key."""
@@ -95,73 +94,70 @@ class RawMessages:
 
         Raises `UpstreamError`, with the upstream's own words where it has said any.
         """
-        url = self._upstream.base_url.rstrip("/") + call.path
-        with explained_transport(self._upstream, streams=call.stream):
-            async with self._client.stream(
-                "POST", url, content=call.body, headers=call.headers
-            ) as response:
-                if response.status_code != httpx2.codes.OK:
-                    raise self._refusal(response, await response.aread())
-                if call.stream != is_stream(response):
-                    raise _unlike(response)
-                yield response.aiter_bytes() if call.stream else _whole(response)
+        async with self._http.post(
+            call.path, call.body, call.headers, streams=call.stream
+        ) as reply:
+            if reply.status != HTTPStatus.OK:
+                raise self._refusal(reply, await reply.whole())
+            if call.stream != is_stream(reply.headers):
+                raise _unlike(reply)
+            yield reply.pieces() if call.stream else _whole(reply)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._http.close()
 
-    def _headers(self, raw: RawRequest) -> list[tuple[bytes, bytes]]:
+    def _headers(self, raw: RawRequest) -> list[tuple[str, str]]:
         names = {name for name, _ in raw.headers}
         carried = raw.headers if _VERSION[0] in names else (*raw.headers, _VERSION)
         ours = {
             "accept": _EVENT_STREAM if _streams(raw) else "application/json",
+            # Compressed, the events of a stream would wait for each other.
+            "accept-encoding": "identity",
             "content-type": "application/json",
         }
         if self._key:
             ours["x-api-key"] = self._key
-        return [
-            (name.encode("latin-1"), value.encode("latin-1"))
-            for name, value in (*carried, *ours.items())
-        ]
+        return [*carried, *ours.items()]
 
-    def _refusal(self, response: httpx2.Response, body: bytes) -> UpstreamError:
+    def _refusal(self, reply: Reply, body: bytes) -> UpstreamError:
         """Return the error of an upstream that has answered with one."""
-        status = response.status_code
+        status = reply.status
         said = _error_in(body)
-        error = fault(answered(status, said, response.headers))
+        error = fault(answered(status, said, reply.headers))
         # Whatever else it is, it must not lead the caller elsewhere.
-        if status >= httpx2.codes.BAD_REQUEST:
+        if status >= HTTPStatus.BAD_REQUEST:
             told = body if said is not None else _told(status, error.message)
             error.answer = RawAnswer(
                 body=told,
                 status=status,
-                headers=tuple(_passed_on(response)),
+                headers=tuple(_passed_on(reply)),
             )
         return error
 
 
-def _passed_on(response: httpx2.Response) -> Iterator[tuple[str, str]]:
+def _passed_on(reply: Reply) -> Iterator[tuple[str, str]]:
     """Yield the headers that go with an error. What no header should hold is left out."""
     for theirs, ours in _PASSED_ON.items():
-        value = response.headers.get(theirs, "")
+        value = reply.headers.get(theirs, "")
         if value and value.isascii() and value.isprintable():
             yield ours, value
 
 
-async def _whole(response: httpx2.Response) -> AsyncIterator[bytes]:
-    yield await response.aread()
+async def _whole(reply: Reply) -> AsyncIterator[bytes]:
+    yield await reply.whole()
 
 
 def _streams(raw: RawRequest) -> bool:
     return raw.stream and not raw.counts
 
 
-def _unlike(response: httpx2.Response) -> UpstreamError:
+def _unlike(reply: Reply) -> UpstreamError:
     """Return the error of another kind of answer than was asked for.
 
     No sign that the upstream is down: a body that says twice whether it wants a stream is enough.
     """
-    kind = response.headers.get("content-type", "nothing")
+    kind = reply.headers.get("content-type", "nothing")
     text = f"the upstream's answer cannot be read: it is {kind:.100}"
     return UpstreamError(ErrorCode.UNAVAILABLE, text)
 

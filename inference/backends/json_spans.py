@@ -22,6 +22,8 @@ _STRING = re.compile(_STRING_PATTERN, re.DOTALL)
 _STRUCTURE = re.compile(_STRING_PATTERN + rb"|[{}\[\]]", re.DOTALL)
 _SCALAR = re.compile(rb"[-+.0-9A-Za-z]+")
 _SPACE = re.compile(rb"[ \t\r\n]*")
+_KEY = re.compile(rb"(" + _STRING_PATTERN + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
+_NEXT = re.compile(rb"[ \t\r\n]*+([,}])[ \t\r\n]*+")
 _LONG = (b"{", b"[", b'"')
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -62,11 +64,11 @@ def members(text: bytes, *, once: bool = False) -> Iterator[Member]:
     guesses = _long_values(text)
     seen = set[str]()
     for _ in range(MAX_MEMBERS):
-        found = _STRING.match(text, position)
+        found = _KEY.match(text, position)
         if found is None:
             raise _fault(position)
-        key = _decoded(found[0])
-        start = _behind(text, _without_space(text, found.end()), b":")
+        key = _decoded(found[1])
+        start = found.end()
         guess = guesses.get(key)
         if guess is not None and text.startswith(guess, start):
             end = start + len(guess)
@@ -79,10 +81,12 @@ def members(text: bytes, *, once: bool = False) -> Iterator[Member]:
             raise _repeated(key)
         seen.add(key)
         yield Member(key, Span(start, end))
-        position = _without_space(text, end)
-        if text[position : position + 1] == b"}":
+        after = _NEXT.match(text, end)
+        if after is None:
+            raise _fault(end)
+        if after[1] == b"}":
             return
-        position = _behind(text, position, b",")
+        position = after.end()
     raise ValueError(f"the object has more than {MAX_MEMBERS:,} members")
 
 
@@ -196,6 +200,8 @@ def _without_space(text: bytes, position: int) -> int:
 
 
 def _decoded(key: bytes) -> str:
+    if b"\\" not in key and key.isascii():
+        return key[1:-1].decode("ascii")
     decoded: str = json.loads(key.decode("utf-8", "surrogatepass"), strict=False)
     return decoded
 

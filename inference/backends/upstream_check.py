@@ -8,11 +8,9 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-import httpx2
-
 from inference.backends.registry import build_backend
 from inference.backends.upstream import UpstreamBackend
-from inference.backends.upstream_client import connection_options, explained_transport
+from inference.backends.upstream_http import UpstreamHttp
 from inference.catalogue import ModelEntry
 from inference.connections import PATIENCE_S, Finding
 from inference.errors import ErrorCode, TandemError
@@ -66,15 +64,14 @@ async def _asked(entry: ModelEntry) -> Finding:
 
 async def _reached(upstream: UpstreamEntry) -> Finding:
     """Tell whether anybody is there. The key is not sent: any answer will do."""
+    http = UpstreamHttp(upstream)
     try:
-        async with (
-            asyncio.timeout(PATIENCE_S),
-            httpx2.AsyncClient(**connection_options(upstream, 1)) as client,
-        ):
-            with explained_transport(upstream):
-                await client.head(upstream.base_url)
+        async with asyncio.timeout(PATIENCE_S):
+            await http.reach()
     except TimeoutError:
         raise _too_slow() from None
+    finally:
+        await http.close()
     text = "It can be reached, and its key is there. No model uses it yet: with one, it is asked."
     return Finding(True, text)
 

@@ -25,9 +25,8 @@ from inference.upstreams import UpstreamEntry
 KEYLESS = "none"
 """What the clients, which insist on a key, send where an upstream needs none."""
 
-
-# A new connection costs several times what passing a request on does.
-_KEEP_CONNECTIONS_S = 120.0
+KEEP_CONNECTIONS_S = 120.0
+"""A new connection costs several times what passing a request on does."""
 
 
 class ClientErrors(NamedTuple):
@@ -51,7 +50,7 @@ def connection_options(upstream: UpstreamEntry, capacity: int) -> dict[str, Any]
         "limits": httpx2.Limits(
             max_connections=None,
             max_keepalive_connections=capacity,
-            keepalive_expiry=_KEEP_CONNECTIONS_S,
+            keepalive_expiry=KEEP_CONNECTIONS_S,
         ),
         # A cookie for one caller's request must not go with another's.
         "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -83,24 +82,6 @@ def explained(errors: ClientErrors, upstream: UpstreamEntry) -> Iterator[None]:
         UnicodeDecodeError,
         RecursionError,
     ) as error:
-        raise garbled(str(error)) from None
-
-
-@contextmanager
-def explained_transport(upstream: UpstreamEntry, *, streams: bool = True) -> Iterator[None]:
-    """Do the same without an official client: for what goes wrong on the way.
-
-    Unless it `streams`, an answer is not there before it is whole.
-    """
-    try:
-        yield
-    except (httpx2.ConnectTimeout, httpx2.PoolTimeout):
-        raise unreachable(f"no connection in {upstream.connect_timeout_s:g} s") from None
-    except httpx2.TimeoutException:
-        raise silent(upstream.read_timeout_s, down=streams) from None
-    except httpx2.TransportError as error:
-        raise unreachable(reason_of(error)) from None
-    except httpx2.DecodingError as error:
         raise garbled(str(error)) from None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import httpx2
 
@@ -16,35 +16,57 @@ _EVENT_STREAM = "text/event-stream"
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
-def is_stream(response: httpx2.Response) -> bool:
-    """Say whether a response is a stream of events."""
-    kind: str = response.headers.get("content-type", "")
+class RefusedAnswerError(Exception):
+    """An answer that is not read: it is compressed, or too much."""
+
+
+def is_stream(headers: Mapping[str, str]) -> bool:
+    """Say whether an answer with these headers is a stream of events."""
+    kind = headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower() == _EVENT_STREAM
 
 
+class Limit:
+    """Watches what comes of one answer. Raises `RefusedAnswerError` for one that is compressed."""
+
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise RefusedAnswerError("it is compressed, which was not asked for")
+        self._streams = is_stream(headers) and 200 <= status < 300
+        self._most = MAX_EVENT_BYTES if self._streams else MAX_BODY_BYTES
+        self._kept = 0
+
+    def add(self, chunk: bytes) -> bytes:
+        """Return a piece of the answer. Raises `RefusedAnswerError` if it is too much."""
+        # An end that is cut in two is not seen; the next one is.
+        ended = max(map(chunk.rfind, _EVENT_ENDS)) if self._streams else -1
+        self._kept = self._kept + len(chunk) if ended < 0 else len(chunk) - ended
+        if self._kept > self._most:
+            raise RefusedAnswerError(f"it sent more than {self._most} bytes at once")
+        return chunk
+
+
 async def limit(response: httpx2.Response) -> None:
-    """Have the reading of a response raise `httpx2.ReadError` where it is too much."""
+    """Have the reading of a response raise `httpx2.ReadError` where it is refused."""
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise httpx2.ReadError("it is compressed, which was not asked for")
-    response.stream = _Limited(response.stream, streams=is_stream(response) and response.is_success)
+    try:
+        watch = Limit(response.status_code, response.headers)
+    except RefusedAnswerError as error:
+        raise httpx2.ReadError(str(error)) from None
+    response.stream = _Limited(response.stream, watch)
 
 
 class _Limited(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, *, streams: bool) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, watch: Limit) -> None:
         self._inner = inner
-        self._streams = streams
+        self._watch = watch
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        most = MAX_EVENT_BYTES if self._streams else MAX_BODY_BYTES
-        kept = 0
-        async for chunk in self._inner:
-            # An end that is cut in two is not seen; the next one is.
-            ended = max(map(chunk.rfind, _EVENT_ENDS)) if self._streams else -1
-            kept = kept + len(chunk) if ended < 0 else len(chunk) - ended
-            if kept > most:
-                raise httpx2.ReadError(f"it sent more than {most} bytes at once")
-            yield chunk
+        try:
+            async for chunk in self._inner:
+                yield self._watch.add(chunk)
+        except RefusedAnswerError as error:
+            raise httpx2.ReadError(str(error)) from None
 
     async def aclose(self) -> None:
         await self._inner.aclose()

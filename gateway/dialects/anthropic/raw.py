@@ -88,21 +88,24 @@ def carried_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
     Raises INVALID_REQUEST for one that no upstream would take.
     """
-    decoded = (
-        (name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t"))
-        for name, value in headers
-    )
-    carried = tuple(
-        (name, value)
+    decoded = ((name.decode("latin-1").lower(), value) for name, value in headers)
+    return tuple(
+        (name, _carried_value(name, value))
         for name, value in decoded
         if name in _CARRIED or (name.startswith(_CARRIED_FAMILIES) and name not in _STAYS_HERE)
     )
-    for name, value in carried:
-        if not _NAME.fullmatch(name):
-            raise invalid(f"{name:.100}: a header cannot have this name")
-        if _FORBIDDEN.search(value):
-            raise invalid(f"{name}: control characters are not allowed in a header")
-    return carried
+
+
+def _carried_value(name: str, value: bytes) -> str:
+    if not _NAME.fullmatch(name):
+        raise invalid(f"{name:.100}: a header cannot have this name")
+    try:
+        text = value.decode().strip(" \t")
+    except UnicodeDecodeError:
+        raise invalid(f"{name}: a header must be UTF-8") from None
+    if _FORBIDDEN.search(text):
+        raise invalid(f"{name}: control characters are not allowed in a header")
+    return text
 
 
 def carried_path(path: str, query: Sequence[tuple[str, str]]) -> str:
