@@ -54,7 +54,7 @@ class Realtime:
         self._misses_until_dead = misses_until_dead
 
         def intake(queue: str) -> Intake:
-            return Intake(link.reader, link.client, link.keys, engine_id, queue)
+            return Intake(link.reader, link.client, link.courier, link.keys, engine_id, queue)
 
         self._intakes = {lane: intake(link.keys.queue(model, lane)) for lane in QUEUED_LANES}
         self._counts = intake(link.keys.counts(model))

@@ -8,6 +8,7 @@ from typing import Any
 import redis
 import redis.asyncio
 from redis.backoff import ConstantBackoff
+from redis.connection import HiredisRespSerializer
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -39,18 +40,24 @@ def connect(redis_url: str) -> redis.asyncio.Redis:
         retry=redis.asyncio.retry.Retry(ConstantBackoff(0.02), 1),
         retry_on_error=list(Unreachable),
     )
-    pool.connection_class = _cancellable(pool.connection_class)
+    pool.connection_class = _mended(pool.connection_class)
     return redis.asyncio.Redis.from_pool(pool)
 
 
-def _cancellable(kind: type[Any]) -> type[Any]:
-    """Return a kind of connection that never swallows a cancellation.
+def _mended(kind: type[Any]) -> type[Any]:
+    """Return a kind of connection that packs in C, and never swallows a cancellation.
 
-    redis-py writes with `asyncio.wait_for`. That of Python 3.11 returns as if nothing had happened
-    when its task is cancelled just as the write ends: the caller has left, its request goes on.
+    redis-py's asyncio connections pack in Python what its blocking ones give to hiredis. And they
+    write with `asyncio.wait_for`; that of Python 3.11 returns as if nothing had happened when its
+    task is cancelled just as the write ends: the caller has left, its request goes on.
     """
+    packer = HiredisRespSerializer()
 
-    class Cancellable(kind):  # type: ignore[misc]
+    class Mended(kind):  # type: ignore[misc]
+        def pack_command(self, *args: Any) -> list[bytes]:
+            packed: list[bytes] = packer.pack(*args)
+            return packed
+
         async def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
             task = asyncio.current_task()
             before = task.cancelling() if task else 0
@@ -60,7 +67,7 @@ def _cancellable(kind: type[Any]) -> type[Any]:
                 await self.disconnect(nowait=True)
                 raise asyncio.CancelledError
 
-    return Cancellable
+    return Mended
 
 
 def connect_sync(redis_url: str) -> redis.Redis:

@@ -113,7 +113,6 @@ async def _talk(connection: AbstractConnection, commands: Sequence[_Command]) ->
     is_whole = False
     try:
         async with asyncio.timeout(SOCKET_TIMEOUT_S):
-            # In C: redis-py's asyncio connections pack in Python.
             packed = b"".join(map(hiredis.pack_command, commands))
             await connection.send_packed_command(packed)
             answers = [await _answer_to(connection) for _ in commands]

@@ -15,6 +15,7 @@ import redis.asyncio
 from redis.exceptions import ResponseError
 
 from inference.transport.connection import RETRY_AFTER_S, Unreachable, is_missing_group
+from inference.transport.courier import Courier
 from inference.transport.frames import (
     Accepted,
     Cancel,
@@ -32,6 +33,13 @@ logger = logging.getLogger(__name__)
 # Confirming takes a millisecond; whoever has not done it after so long is gone.
 _CLAIM_IDLE_MS = 2000
 _CLAIM_EVERY_S = 1.0
+# KEYS: the queue, the gateway's sign of life, its stream. ARGV: the group, the entry, what to say.
+_CONFIRM = """
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+redis.call('XDEL', KEYS[1], ARGV[2])
+local said = redis.call('XADD', KEYS[3], 'NOMKSTREAM', '*', 'f', ARGV[3])
+return said and redis.call('EXISTS', KEYS[2]) or 0
+"""
 
 
 class Intake:
@@ -41,12 +49,15 @@ class Intake:
         self,
         reader: redis.asyncio.Redis,
         client: redis.asyncio.Redis,
+        courier: Courier,
         keys: Keys,
         engine_id: str,
         queue: str,
     ) -> None:
         self._reader = reader
         self._client = client
+        self._courier = courier
+        self._confirm = courier.script(_CONFIRM)
         self._keys = keys
         self._engine_id = engine_id
         self._queue = queue
@@ -163,18 +174,15 @@ class Intake:
         accepted = Frame(
             entry.request.id, entry.attempt, self._engine_id, 0, Accepted(self._engine_id)
         )
-        pipeline = self._client.pipeline(transaction=True)
-        pipeline.exists(self._keys.gateway(entry.gateway_id))
-        pipeline.xack(self._queue, GROUP, entry_id)
-        pipeline.xdel(self._queue, entry_id)
-        pipeline.xadd(
-            self._keys.reply(entry.gateway_id), {"f": encode([accepted])}, nomkstream=True
-        )
+        keys = [self._queue, self._keys.gateway(entry.gateway_id)]
+        keys.append(self._keys.reply(entry.gateway_id))
         try:
-            alive, _acked, _deleted, sent = await pipeline.execute()
+            alive = await self._courier.run(
+                self._confirm, keys, [GROUP, entry_id, encode([accepted])]
+            )
         except (*Unreachable, ResponseError):
             return False
-        return bool(alive) and sent is not None
+        return bool(alive)
 
     async def cancels(self) -> AsyncIterator[Cancel]:
         """Yield cancels for ever."""

@@ -39,3 +39,24 @@ async def test_the_reply_of_a_cancelled_command_is_not_given_to_the_next(
 async def test_a_burst_of_commands_waits_for_connections(client: redis.asyncio.Redis) -> None:
     await asyncio.gather(*(client.ping() for _ in range(500)))
     assert len(await client.client_list()) < 200
+
+
+@pytest.mark.parametrize(
+    "value", [7, 0.1, "\xfc \r\n$1", b"\x00\xff", memoryview(b"view"), b"x" * 70_000]
+)
+async def test_a_value_of_any_kind_arrives(
+    client: redis.asyncio.Redis, keys: Keys, value: int | float | str | bytes | memoryview
+) -> None:
+    told = str(value) if isinstance(value, int | float) else value
+    pipeline = client.pipeline(transaction=True)
+    pipeline.set(keys.engines, value)
+    pipeline.get(keys.engines)
+    assert await pipeline.execute() == [True, told.encode() if isinstance(told, str) else told]
+
+
+async def test_what_is_no_value_is_refused_before_it_is_sent(
+    client: redis.asyncio.Redis, keys: Keys
+) -> None:
+    with pytest.raises(redis.DataError):
+        await client.set(keys.engines, object())  # type: ignore[arg-type]
+    assert await client.echo(b"well") == b"well"

@@ -12,6 +12,7 @@ from inference.request import GenerationRequest, Lane, Message, Role, Sampling, 
 from inference.transport import intake as intake_module
 from inference.transport import streams as streams_module
 from inference.transport.connection import connect
+from inference.transport.courier import Courier
 from inference.transport.frames import Accepted, Cancel, QueueEntry, decode_frames, encode
 from inference.transport.intake import Intake
 from inference.transport.keys import GROUP, Keys
@@ -38,7 +39,7 @@ async def reader(options: TransportOptions) -> AsyncIterator[redis.asyncio.Redis
 
 @pytest.fixture
 async def intake(client: redis.asyncio.Redis, reader: redis.asyncio.Redis, keys: Keys) -> Intake:
-    made = Intake(reader, client, keys, "e1", keys.queue("m", Lane.REALTIME))
+    made = Intake(reader, client, Courier(client), keys, "e1", keys.queue("m", Lane.REALTIME))
     await made.open()
     return made
 
@@ -77,7 +78,7 @@ async def test_requests_are_taken_in_order(
 async def test_a_request_goes_to_one_engine_only(
     client: redis.asyncio.Redis, reader: redis.asyncio.Redis, keys: Keys, intake: Intake, queue: str
 ) -> None:
-    other = Intake(reader, client, keys, "e2", keys.queue("m", Lane.REALTIME))
+    other = Intake(reader, client, Courier(client), keys, "e2", queue)
     await put(client, queue, make_entry())
     await take(intake)
     assert await other.take() is None
@@ -162,7 +163,8 @@ async def test_what_a_dead_engine_had_taken_is_claimed(
     monkeypatch.setattr(intake_module, "_CLAIM_IDLE_MS", 1)
     await put(client, queue, make_entry())
     taken = await take(intake)
-    assert await take(Intake(reader, client, keys, "e2", keys.queue("m", Lane.REALTIME))) == taken
+    other = Intake(reader, client, Courier(client), keys, "e2", queue)
+    assert await take(other) == taken
 
 
 async def test_a_queue_that_was_lost_is_made_anew(
