@@ -6,6 +6,7 @@ from inference.transport.connection import connect
 from inference.transport.courier import Courier
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
+from inference.transport.streams import Reader
 
 
 class Link:
@@ -17,7 +18,7 @@ class Link:
     def __init__(self, options: TransportOptions) -> None:
         self.keys = Keys(options.prefix)
         self.client = connect(options.redis_url)
-        self.reader = connect(options.redis_url)
+        self.reader = Reader(options.redis_url)
         self.courier = Courier(self.client)
 
     async def close(self) -> None:

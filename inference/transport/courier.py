@@ -11,18 +11,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import hiredis
 import redis.asyncio
-from redis.asyncio.connection import AbstractConnection
 from redis.commands.core import AsyncScript
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
-from inference.transport.connection import SOCKET_TIMEOUT_S, Unreachable
+from inference.transport.lines import Command, Lines
 
 # Two, so that a large command does not hold up everything behind it.
 _FLIGHTS = 2
-_Command = tuple[Any, ...]
 _Answer = asyncio.Future[Any]
 
 
@@ -34,11 +31,11 @@ class Courier:
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
         self._client = client
-        self._waiting: list[tuple[_Command, _Answer]] = []
+        self._lines = Lines(client)
+        self._waiting: list[tuple[Command, _Answer]] = []
         self._flights: set[asyncio.Task[None]] = set()
         self._is_boarding = False
         self._scripts: dict[str, str] = {}
-        self._idle: list[AbstractConnection] = []
 
     def script(self, source: str) -> AsyncScript:
         """Return a script to `run`."""
@@ -71,15 +68,15 @@ class Courier:
         # A callback, because a task that is cancelled before its first step runs no code.
         flight.add_done_callback(partial(self._landed, batch))
 
-    def _landed(self, batch: list[tuple[_Command, _Answer]], flight: asyncio.Task[None]) -> None:
+    def _landed(self, batch: list[tuple[Command, _Answer]], flight: asyncio.Task[None]) -> None:
         self._flights.discard(flight)
         for _, answer in batch:
             _settle(answer, RedisConnectionError("the client was closed"))
         self._board()
 
-    async def _fly(self, batch: list[tuple[_Command, _Answer]]) -> None:
+    async def _fly(self, batch: list[tuple[Command, _Answer]]) -> None:
         try:
-            results = await self._exchange([command for command, _ in batch])
+            results = await self._lines.exchange([command for command, _ in batch])
         except (RedisError, OSError) as error:
             results = [error] * len(batch)
         for (command, answer), result in zip(batch, results, strict=True):
@@ -89,46 +86,6 @@ class Courier:
             else:
                 _settle(answer, result)
         batch.clear()
-
-    async def _exchange(self, commands: Sequence[_Command]) -> list[Any]:
-        connection = self._idle.pop() if self._idle else await self._connect()
-        try:
-            return await _talk(connection, commands)
-        except Unreachable:
-            # It may have been closed while nothing was sent; connected anew it is as good as any.
-            return await _talk(connection, commands)
-        finally:
-            self._idle.append(connection)
-
-    async def _connect(self) -> AbstractConnection:
-        """Take a connection for good: to borrow one from the pool costs as much as to use it."""
-        pool = self._client.connection_pool
-        connection: AbstractConnection = await pool.get_connection()  # type: ignore[no-untyped-call]
-        # Of its own it would give each write and each read a timer; a flight has one for all.
-        connection.socket_timeout = None
-        return connection
-
-
-async def _talk(connection: AbstractConnection, commands: Sequence[_Command]) -> list[Any]:
-    is_whole = False
-    try:
-        async with asyncio.timeout(SOCKET_TIMEOUT_S):
-            packed = b"".join(map(hiredis.pack_command, commands))
-            await connection.send_packed_command(packed)
-            answers = [await _answer_to(connection) for _ in commands]
-        is_whole = True
-    finally:
-        if not is_whole:
-            # What it says later would be taken for the answer to something else.
-            await connection.disconnect(nowait=True)
-    return answers
-
-
-async def _answer_to(connection: AbstractConnection) -> Any:
-    try:
-        return await connection.read_response()
-    except ResponseError as error:
-        return error
 
 
 def _settle(answer: _Answer, result: Any) -> None:

@@ -32,7 +32,7 @@ from inference.transport.frames import (
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
 from inference.transport.run import Bell, Run, Verdict
-from inference.transport.streams import read
+from inference.transport.streams import Reader
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Dispatcher:
         self._options = options
         self._keys = Keys(options.prefix)
         self._client = connect(options.redis_url)
-        self._reader = connect(options.redis_url)
+        self._reader = Reader(options.redis_url)
         self.courier = Courier(self._client)
         self._enqueue = self.courier.script(_ENQUEUE)
         self._reply_key = self._keys.reply(self.gateway_id)
@@ -234,7 +234,7 @@ class Dispatcher:
     async def _read_for_ever(self) -> None:
         while True:
             try:
-                entries = await read(self._reader, self._reply_key, self._last_id, count=512)
+                entries = await self._reader.read(self._reply_key, self._last_id, count=512)
             except (*Unreachable, ResponseError):
                 await asyncio.sleep(RETRY_AFTER_S)
                 continue

@@ -26,7 +26,7 @@ from inference.transport.frames import (
     encode,
 )
 from inference.transport.keys import GROUP, Keys
-from inference.transport.streams import Entry, claim_idle, read, read_group
+from inference.transport.streams import Entry, Reader, claim_idle
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Intake:
 
     def __init__(
         self,
-        reader: redis.asyncio.Redis,
+        reader: Reader,
         client: redis.asyncio.Redis,
         courier: Courier,
         keys: Keys,
@@ -88,8 +88,8 @@ class Intake:
         try:
             found = await self._abandoned()
             if found is None:
-                found = await read_group(
-                    self._reader, self._queue, GROUP, self._engine_id, wait=wait
+                found = await self._reader.read_group(
+                    self._queue, GROUP, self._engine_id, wait=wait
                 )
                 # It stays in the queue until it is confirmed, and is no arrival any more.
                 self._seen_id = found[0] if found else self._seen_id
@@ -111,7 +111,7 @@ class Intake:
         one has; another engine may be quicker.
         """
         try:
-            entries = await read(self._reader, self._queue, self._seen_id, count=1)
+            entries = await self._reader.read(self._queue, self._seen_id, count=1)
         except (*Unreachable, ResponseError):
             await asyncio.sleep(RETRY_AFTER_S)
             return None
@@ -189,7 +189,7 @@ class Intake:
         last_id: bytes | str = "0"
         while True:
             try:
-                entries = await read(self._reader, self._control, last_id, count=256)
+                entries = await self._reader.read(self._control, last_id, count=256)
             except (*Unreachable, ResponseError):
                 await asyncio.sleep(RETRY_AFTER_S)
                 continue

@@ -1,4 +1,4 @@
-"""Reading Redis Streams, with the types that redis-py leaves open."""
+"""Reading Redis Streams."""
 
 from __future__ import annotations
 
@@ -6,26 +6,51 @@ from typing import Any, cast
 
 import redis.asyncio
 
-from inference.transport.connection import BLOCK_MS
+from inference.transport.connection import BLOCK_MS, connect
+from inference.transport.lines import Lines
 
 Entry = tuple[bytes, dict[bytes, bytes]]
 
 
-async def read(
-    client: redis.asyncio.Redis, stream: str, after: bytes | str, count: int
-) -> list[Entry]:
-    """Wait a moment for entries after an id; empty if none came."""
-    return _entries(await client.xread({stream: after}, count=count, block=BLOCK_MS))
+class Reader:
+    """Waits for entries, each time a moment. Its connections are its own.
 
+    Both ways of reading raise what `Unreachable` names, and `ResponseError`.
+    """
 
-async def read_group(
-    client: redis.asyncio.Redis, stream: str, group: str, consumer: str, *, wait: bool
-) -> Entry | None:
-    """Return one new entry of a consumer group, or None; `wait` a moment for it or not."""
-    block_ms = BLOCK_MS if wait else None
-    replies = await client.xreadgroup(group, consumer, {stream: ">"}, count=1, block=block_ms)
-    entries = _entries(replies)
-    return entries[0] if entries else None
+    def __init__(self, redis_url: str) -> None:
+        self._client = connect(redis_url)
+        self._lines = Lines(self._client)
+
+    async def read(self, stream: str, after: bytes | str, count: int) -> list[Entry]:
+        """Wait for entries after an id; empty if none came."""
+        return await self._entries(
+            *("XREAD", "COUNT", count, "BLOCK", BLOCK_MS, "STREAMS", stream, after)
+        )
+
+    async def read_group(
+        self, stream: str, group: str, consumer: str, *, wait: bool
+    ) -> Entry | None:
+        """Return one new entry of a consumer group, or None; `wait` for it or not."""
+        block = ("BLOCK", BLOCK_MS) if wait else ()
+        entries = await self._entries(
+            *("XREADGROUP", "GROUP", group, consumer, "COUNT", 1, *block, "STREAMS", stream, ">")
+        )
+        return entries[0] if entries else None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _entries(self, *command: Any) -> list[Entry]:
+        (answer,) = await self._lines.exchange([command])
+        if isinstance(answer, Exception):
+            raise answer
+        if not answer:
+            return []
+        # By stream, of which there is one: pairs in version 2 of Redis's protocol, else a map.
+        ((_, entries),) = answer.items() if isinstance(answer, dict) else answer
+        return [(entry_id, _fields(told)) for entry_id, told in entries]
 
 
 async def claim_idle(
@@ -42,5 +67,7 @@ def added_at_s(entry_id: bytes) -> float:
     return int(entry_id.partition(b"-")[0]) / 1000
 
 
-def _entries(replies: Any) -> list[Entry]:
-    return cast("list[Entry]", replies[0][1]) if replies else []
+def _fields(told: list[bytes] | None) -> dict[bytes, bytes]:
+    """Return an entry's fields; of one that was deleted meanwhile there are none."""
+    flat = told or []
+    return dict(zip(flat[::2], flat[1::2], strict=True))

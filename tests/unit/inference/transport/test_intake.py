@@ -11,12 +11,12 @@ import redis.asyncio
 from inference.request import GenerationRequest, Lane, Message, Role, Sampling, TextPart
 from inference.transport import intake as intake_module
 from inference.transport import streams as streams_module
-from inference.transport.connection import connect
 from inference.transport.courier import Courier
 from inference.transport.frames import Accepted, Cancel, QueueEntry, decode_frames, encode
 from inference.transport.intake import Intake
 from inference.transport.keys import GROUP, Keys
 from inference.transport.options import TransportOptions
+from inference.transport.streams import Reader
 from tests.streams import entries_of
 
 
@@ -32,13 +32,14 @@ def make_entry(request_id: str = "r1") -> QueueEntry:
 
 
 @pytest.fixture
-async def reader(options: TransportOptions) -> AsyncIterator[redis.asyncio.Redis]:
-    async with connect(options.redis_url) as connected:
-        yield connected
+async def reader(options: TransportOptions) -> AsyncIterator[Reader]:
+    made = Reader(options.redis_url)
+    yield made
+    await made.aclose()
 
 
 @pytest.fixture
-async def intake(client: redis.asyncio.Redis, reader: redis.asyncio.Redis, keys: Keys) -> Intake:
+async def intake(client: redis.asyncio.Redis, reader: Reader, keys: Keys) -> Intake:
     made = Intake(reader, client, Courier(client), keys, "e1", keys.queue("m", Lane.REALTIME))
     await made.open()
     return made
@@ -76,7 +77,7 @@ async def test_requests_are_taken_in_order(
 
 
 async def test_a_request_goes_to_one_engine_only(
-    client: redis.asyncio.Redis, reader: redis.asyncio.Redis, keys: Keys, intake: Intake, queue: str
+    client: redis.asyncio.Redis, reader: Reader, keys: Keys, intake: Intake, queue: str
 ) -> None:
     other = Intake(reader, client, Courier(client), keys, "e2", queue)
     await put(client, queue, make_entry())
@@ -154,7 +155,7 @@ async def test_the_request_of_a_gateway_without_a_reply_stream_is_not_run(
 
 async def test_what_a_dead_engine_had_taken_is_claimed(
     client: redis.asyncio.Redis,
-    reader: redis.asyncio.Redis,
+    reader: Reader,
     keys: Keys,
     intake: Intake,
     queue: str,
