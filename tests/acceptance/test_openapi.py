@@ -105,7 +105,7 @@ def load(document: Document, gateway: Gateway, key: str, **generation: Any) -> O
 
 @pytest.fixture(scope="module")
 def published(document: Document, fuzzed: Gateway, stack: Stack) -> OpenApiSchema:
-    return load(document, fuzzed, stack.key, **{"max-examples": 24})
+    return load(document, fuzzed, stack.key, **{"max-examples": 14})
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def answerable(document: Document, fuzzed: Gateway, stack: Stack) -> OpenApiSche
     document = deepcopy(document)
     for body, right in ANSWERABLE.items():
         document["components"]["schemas"][body]["properties"] |= right
-    return load(document, fuzzed, stack.key, **{"max-examples": 40, "mode": "positive"})
+    return load(document, fuzzed, stack.key, **{"max-examples": 24, "mode": "positive"})
 
 
 def a_stream_ends(ctx: CheckContext, response: Response, case: Case[Any]) -> None:
