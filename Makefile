@@ -7,7 +7,7 @@ TORCH := $(shell sed -n 's/^torch==//p' requirements.txt)
 # Asked only where pip's own configuration offers no CPU build, and for torch alone.
 TORCH_INDEX_URL := https://download.pytorch.org/whl/cpu
 
-.PHONY: help run install install-dev test check fmt bench compare clean
+.PHONY: help run install install-dev test check fmt bench compare screenshots clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -47,6 +47,11 @@ bench: install-dev
 ## make compare      the same requests to Tandem and vLLM's own server, into docs/api/compatibility.md
 compare: install-dev
 	$(PYTHON) -m tests.comparison.run
+
+## make screenshots  drives the admin in Chromium and puts pictures of it into docs/images
+screenshots: install-dev
+	$(PYTHON) -m pytest tests/browser
+	$(PYTHON) -m tests.browser.pictures
 
 ## make clean        remove the virtual environment and every cache, not the data in var/
 clean:

@@ -16,15 +16,18 @@ def _application() -> ProtocolTypeRouter:
 
     from gateway.front import Front
     from gateway.http.daphne import be_strict
-    from gateway.progress import sockets
     from gateway.routes import is_upload
     from gateway.services import Services
+    from gateway.sockets import sockets
     from inference.engine.options import transport_options
 
     be_strict(is_upload)
-    services = Services(settings.TANDEM, transport_options())
-    front = Front(services, django_application, settings.TANDEM.GATEWAY_ROLE)
-    return ProtocolTypeRouter({"http": front, "websocket": sockets(services)})
+    transport = transport_options()
+    services = Services(settings.TANDEM, transport)
+    role = settings.TANDEM.GATEWAY_ROLE
+    front = Front(services, django_application, role)
+    pages = sockets(services, transport, role)
+    return ProtocolTypeRouter({"http": front, "websocket": pages})
 
 
 application = _application()

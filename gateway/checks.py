@@ -12,6 +12,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError
 
@@ -53,6 +54,33 @@ def check_exposure(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 
 @register(Tags.security)
+def check_sign_in(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Look at how operators sign in where others can reach the admin."""
+    config: Config = settings.TANDEM
+    if _is_loopback(config.HOST):
+        return []
+    messages: list[CheckMessage] = []
+    if not config.HTTPS:
+        messages.append(
+            Warning(
+                f"HOST={config.HOST} can be reached from other machines, and HTTPS is off: keys, "
+                "passwords and cookies may be read on their way.",
+                hint="Put a proxy that speaks TLS in front, and set HTTPS=true.",
+                id="gateway.W008",
+            )
+        )
+    if config.GATEWAY_ROLE != "api" and not config.ADMIN_TWO_FACTOR:
+        messages.append(
+            Warning(
+                "Operators sign in to the admin with a password alone, from any machine.",
+                hint="Set ADMIN_TWO_FACTOR=true, or let only some machines reach /admin.",
+                id="gateway.W009",
+            )
+        )
+    return messages
+
+
+@register(Tags.security)
 def check_secret_key(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Refuse a secret key that could be guessed."""
     if len(settings.SECRET_KEY) >= _SECRET_KEY_LENGTH:
@@ -82,6 +110,35 @@ def check_catalogue(
         *_missing_weights(models),
         *_unknown_engine_models(models),
         *_kept_prompts(models),
+    ]
+
+
+@register(Tags.database)
+def check_operators(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Look for accounts that are let in and can do nothing."""
+    if not databases:
+        return []
+    idle = User.objects.filter(
+        is_active=True,
+        is_staff=True,
+        is_superuser=False,
+        groups__isnull=True,
+        user_permissions__isnull=True,
+    ).order_by("username")
+    try:
+        names = list(idle.values_list("username", flat=True)[:_SHOWN])
+    except DatabaseError:
+        return []  # not migrated yet, or away: `migrate` and /readyz say so
+    if not names:
+        return []
+    return [
+        Warning(
+            f"{', '.join(names)} can sign in to the admin and see nothing there.",
+            hint="Give each account a role: viewer, operator, billing or owner.",
+            id="gateway.W010",
+        )
     ]
 
 

@@ -78,6 +78,19 @@ class Config(BaseSettings):
     GATEWAY_ROLE: Literal["all", "api", "admin"] = Field(
         "all", description="What a gateway process answers: the API, the admin, or both."
     )
+    HTTPS: bool = Field(
+        False,
+        description="Whether people reach the gateway over HTTPS, through a proxy that sets "
+        "X-Forwarded-Proto. The admin's cookies then go over nothing else.",
+    )
+    ADMIN_TWO_FACTOR: bool = Field(
+        False,
+        description="Whether every operator must have a second factor to sign in to the admin: a "
+        "code from a phone.",
+    )
+    ADMIN_SESSION_S: int = Field(
+        12 * 60 * 60, ge=60, description="How long an operator stays signed in."
+    )
     GATEWAY_PROCESSES: int = Field(
         1, ge=1, le=64, description="Gateway processes that serve starts on one listening socket."
     )

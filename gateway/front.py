@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.health import Alive, Ready
 from gateway.http.consumer import NotFound
+from gateway.http.pace import SEND
 from gateway.routes import find
 from gateway.services import Services
 
@@ -34,7 +35,8 @@ class Front:
         if found is None and self._role == "api" and not _for_all(scope["path"]):
             found = NotFound, {}
         if found is None or (self._role == "admin" and found[0] not in (Alive, Ready)):
-            await self._django(scope, receive, send)
+            # Pages that send large files pace themselves by it, as consumers do.
+            await self._django(scope | {SEND: send}, receive, send)
             return
         await self._services.ready()
         consumer, arguments = found

@@ -55,6 +55,7 @@ class Team(Limited):
         """Listed by name."""
 
         ordering = ["name"]
+        permissions = [("change_spending", "Can change what a team may spend")]
 
     def __str__(self) -> str:
         return self.name

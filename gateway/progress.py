@@ -1,6 +1,7 @@
 """How a batch gets on, over a WebSocket: for pages that show it live.
 
-`/ws/batches/{id}` sends the batch as it is, and again whenever it has changed, until it has ended.
+`/ws/batches/{id}`, and `/admin/ws/batches/{id}` for the admin's own pages, sends the batch as it
+is, and again whenever it has changed, until it has ended.
 Let in are keys of its team and operators who are logged in to the admin.
 """
 
@@ -12,17 +13,12 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
-from urllib.parse import ParseResult
 
 import msgspec
-from channels.auth import AuthMiddlewareStack
 from channels.generic.websocket import AsyncWebsocketConsumer
-from channels.routing import URLRouter
-from channels.security.websocket import OriginValidator
-from django.conf import settings
-from django.urls import path, re_path
 
 from gateway.http.request import ApiRequest
+from gateway.live.access import permissions_of
 from gateway.models import Scope
 from gateway.request_ids import parse_request_id
 from gateway.services import Services
@@ -118,10 +114,11 @@ class BatchProgress(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _teams(self) -> set[int] | None:
         """Return the teams whose batches may be seen; None for all of them."""
-        # Permissions are read from the database.
-        user = self.scope["user"]
-        if await self._services.database.run(partial(user.has_perm, "jobs.view_batch")):
-            return None
+        session = self.scope["session"].session_key
+        if session:
+            permissions = await self._services.database.run(partial(permissions_of, session))
+            if permissions is not None and "jobs.view_batch" in permissions:
+                return None
         key = ApiRequest(self.scope).api_key
         principal = await self._services.directory.keys.resolve(key) if key else None
         if principal is None or Scope.BATCHES not in principal.scopes:
@@ -167,31 +164,3 @@ def _read(batch_id: str) -> tuple[Progress, int] | None:
         return None
     team_id = row.pop("team_id")
     return Progress(**(row | {"id": str(row["id"])})), team_id
-
-
-def sockets(services: Services) -> Any:
-    """Return the application for WebSockets: those that there are, and a refusal of all others."""
-    routes = URLRouter(
-        [
-            path("ws/batches/<str:batch_id>", BatchProgress.as_asgi(services=services)),
-            re_path("", _refuse),  # type: ignore[arg-type]
-        ]
-    )
-    return _OwnPages(AuthMiddlewareStack(routes), settings.ALLOWED_HOSTS)
-
-
-class _OwnPages(OriginValidator):  # type: ignore[misc]
-    """Keeps other sites' pages from using an operator's session.
-
-    Only browsers name an origin, and always do; a program that sends its key has none.
-    """
-
-    def valid_origin(self, parsed_origin: ParseResult | None) -> bool:
-        """Take allowed hosts' pages, and what is no page."""
-        return parsed_origin is None or self.validate_origin(parsed_origin)
-
-
-async def _refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Close a WebSocket before it opens."""
-    await receive()
-    await send({"type": "websocket.close"})

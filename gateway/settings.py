@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from gateway.broker import broker_url
 from gateway.config import BASE_DIR, load
 from gateway.database import database_settings
@@ -25,18 +27,27 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
+FORMAT_MODULE_PATH = ["gateway.formats"]
 STATIC_URL = "/static/"
 
 INSTALLED_APPS = [
     "daphne",
     "channels",
-    "django.contrib.admin",
+    # Ahead of the admin, whose templates it replaces.
+    "unfold.apps.BasicAppConfig",
+    "unfold.contrib.filters",
+    "gateway.apps.OperatorAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "axes",
+    "csp",
+    "django_otp",
+    "django_otp.plugins.otp_static",
+    "django_otp.plugins.otp_totp",
     "inference.apps.InferenceConfig",
     "jobs.apps.JobsConfig",
     "gateway.apps.GatewayConfig",
@@ -46,12 +57,16 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "gateway.content_policy.ContentPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django_otp.middleware.OTPMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # The last: it answers for sign-ins that are refused.
+    "axes.middleware.AxesMiddleware",
 ]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
@@ -87,6 +102,62 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+# Who signs in to the admin. Too many wrong passwords for a name, from one address, lock both for a
+# while; each failure is kept, without what was typed.
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_LOCKOUT_CALLABLE = "gateway.admin.sign_in.locked_out"
+AXES_RESET_ON_SUCCESS = True
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "otp_token"]
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+OTP_TOTP_ISSUER = "Tandem"
+
+# Sessions are operators'. Where people come over HTTPS, nobody else reads their cookies on the way.
+LOGIN_REDIRECT_URL = "/admin/"
+SESSION_COOKIE_AGE = TANDEM.ADMIN_SESSION_S
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TANDEM.HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TANDEM.HTTPS else None
+
+# What the admin looks like; names of functions are looked up when a page is shown.
+UNFOLD = {
+    "SITE_TITLE": "Tandem",
+    "SITE_HEADER": "Tandem",
+    "SITE_SYMBOL": "pedal_bike",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": f"{STATIC_URL}gateway/favicon.svg"}
+    ],
+    "STYLES": [f"{STATIC_URL}gateway/{name}.css" for name in ("labels", "tables")],
+    "SCRIPTS": [f"{STATIC_URL}gateway/labels.js"],
+    # Links and buttons have enough contrast by day (600) and by night (500).
+    "COLORS": {
+        "primary": {
+            "50": "#eff7fe",
+            "100": "#dcedfc",
+            "200": "#bcdcf9",
+            "300": "#9fcff7",
+            "400": "#7cbcf5",
+            "500": "#5aa9ee",
+            "600": "#0b5fa5",
+            "700": "#094f8a",
+            "800": "#0a4272",
+            "900": "#0c375d",
+            "950": "#08243e",
+        }
+    },
+    "SHOW_VIEW_ON_SITE": False,
+    "SHOW_BACK_BUTTON": True,
+    "ACCOUNT": {"navigation": "gateway.admin.site.account_links"},
+    "SIDEBAR": {"navigation": "gateway.admin.site.navigation", "command_search": True},
+    "COMMAND": {"search_models": True},
+}
 
 # Tasks are short wake-ups; the truth is in the database. The time-outs are what lets a worker
 # notice that its broker has gone and come back (Celery waits for ever by default).
@@ -156,6 +227,8 @@ LOGGING = {
         # They tell of every header of an answer.
         "httpcore": {"level": "WARNING"},
         "httpcore2": {"level": "WARNING"},
+        # It tells of every sign-in; each is in the admin.
+        "axes": {"level": "WARNING"},
         # It quotes what servers say that is no MCP; what went wrong is told by the session.
         "mcp": {"level": "CRITICAL"},
         # They tell of every prompt that goes to an upstream.

@@ -7,8 +7,8 @@ import ssl
 from collections.abc import Iterator
 from typing import NamedTuple
 
-PATIENCE_S = 10.0
-"""How long a test waits: an operator sits in front of it."""
+PATIENCE_S = 30.0
+"""How long a test waits: an operator sits in front of it, but some programs are fetched first."""
 
 
 class Finding(NamedTuple):

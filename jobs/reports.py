@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 from django.db import connection
-from django.db.models import Model, QuerySet, Sum
+from django.db.models import Max, Model, QuerySet, Sum
 
 from inference.errors import ErrorCode, TandemError
 from inference.fold import KeptPart
@@ -32,6 +32,9 @@ from jobs.pricing import PriceVersion
 
 COUNTED_AT_MOST = 10_000
 """Lists are counted and paged through so far and no further."""
+
+# Entries are numbered as they are written, and visible when they are committed.
+_SKEW = timedelta(minutes=1)
 
 _decode_answer = msgspec.msgpack.Decoder(tuple[KeptPart, ...]).decode
 
@@ -245,6 +248,32 @@ def entries_of(team_id: int, limit: int, before: int | None = None) -> list[Ledg
     if before is not None:
         rows = rows.filter(number__lt=before)
     return list(rows[:limit])
+
+
+def entry_ids_between(since: datetime | None, until: datetime | None) -> tuple[int, int]:
+    """Return the first id of a ledger entry made at `since` or later, and that at `until`.
+
+    All teams' entries have ids in the order of time, give or take what transactions take; a minute
+    is allowed for that on both sides. Found by halves: a walk along the ids reads no more than it
+    shows, where their moments have no index that would order them.
+    """
+    end = (LedgerEntry.objects.aggregate(last=Max("pk"))["last"] or 0) + 1
+    first = 0 if since is None else _first_id(since - _SKEW, end)
+    return first, end if until is None else _first_id(until + _SKEW, end)
+
+
+def _first_id(moment: datetime, end: int) -> int:
+    """Return the least id of an entry that was made then or later, or `end`."""
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        row = LedgerEntry.objects.filter(pk__gte=middle).order_by("pk").values("pk", "created_at")
+        entry = row.first()
+        if entry is None or entry["created_at"] >= moment:
+            high = middle
+        else:
+            low = entry["pk"] + 1
+    return low
 
 
 def last_used(key_ids: Iterable[UUID]) -> dict[UUID, datetime]:

@@ -1,9 +1,10 @@
 """Retention: what requests said goes after `BODY_RETENTION_DAYS`, whole seals of rows later.
 
-What teams can fetch for a while only goes with it (see `jobs.expiry` and `jobs.files`). The ledger,
-the usage by day and the seals themselves stay for ever. Everything is removed in chunks, each a
-transaction of its own, oldest first: to stop anywhere, to run twice and to run in several processes
-is harmless. docs/decisions/0010 says why no table is partitioned.
+What teams can fetch for a while only goes with it (see `jobs.expiry` and `jobs.files`), and so do
+the figures of minutes (`jobs.minutes`). The ledger, the usage by day and the seals themselves stay
+for ever. Everything is removed in chunks, each a transaction of its own, oldest first: to stop
+anywhere, to run twice and to run in several processes is harmless. docs/decisions/0010 says why no
+table is partitioned.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
-from jobs import expiry, files
+from jobs import expiry, files, minutes
 from jobs.models import AuditSeal, RequestBody, RequestRecord
 from jobs.seals import lock_chain, pruning_digest
 
@@ -30,17 +31,19 @@ _BODIES_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Cutoffs:
-    """Before when bodies and seals are removed."""
+    """Before when bodies, seals and minutes are removed."""
 
     bodies: datetime
     seals: datetime
+    minutes: datetime
 
     @classmethod
     def at(cls, now: datetime) -> Cutoffs:
-        """Take them from the settings. No body outlives its row."""
+        """Take them from the settings. No body and no minute outlives its rows."""
         rows_days = settings.TANDEM.AUDIT_RETENTION_DAYS
         body_days = min(settings.TANDEM.BODY_RETENTION_DAYS, rows_days)
-        return cls(now - timedelta(days=body_days), now - timedelta(days=rows_days))
+        seals = now - timedelta(days=rows_days)
+        return cls(now - timedelta(days=body_days), seals, max(seals, now - minutes.KEPT))
 
 
 def prune(patience_s: float) -> bool:
@@ -51,6 +54,7 @@ def prune(patience_s: float) -> bool:
     for what, chunks in (
         ("bodies", prune_bodies(cutoffs.bodies)),
         ("rows of the audit trail", prune_seals(cutoffs.seals)),
+        ("figures of minutes", minutes.prune(cutoffs.minutes)),
         ("rows of batches", expiry.prune_batches(now)),
         ("responses", expiry.prune_responses(now)),
         ("files", files.prune_expired(now)),

@@ -61,7 +61,7 @@ def write_csv(entries: QuerySet[LedgerEntry], file: TextIOBase) -> Iterator[int]
         while chunk := list(islice(stream, _ROWS_AT_ONCE)):
             told = _trail_of([row[0] for row in chunk])
             for row in chunk:
-                writer.writerow([*_billed(row), *map(_cell, told.get(row[0], _UNKNOWN))])
+                writer.writerow([*_billed(row), *map(safe_cell, told.get(row[0], _UNKNOWN))])
             yield len(chunk)
 
 
@@ -73,10 +73,10 @@ def _trail_of(request_ids: list[UUID]) -> dict[UUID, tuple[Any, ...]]:
 def _billed(row: tuple[Any, ...]) -> Iterator[object]:
     for place, value in enumerate(row):
         # An entry of usage takes from the balance.
-        yield -value if place == _AMOUNT else _cell(value)
+        yield -value if place == _AMOUNT else safe_cell(value)
 
 
-def _cell(value: object) -> object:
+def safe_cell(value: object) -> object:
     """Return a cell that no spreadsheet computes: text that would is led by an apostrophe."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

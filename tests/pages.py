@@ -38,13 +38,17 @@ def control_pages(filled: Filled) -> dict[str, str]:
 
 
 def admin_pages(filled: Filled) -> dict[str, str]:
-    """Return the admin's lists, by what they are."""
+    """Return the admin's lists and pages, by what they are."""
+    month = f"{filled.now - timedelta(days=30):%Y-%m-%dT%H:%M}"
+    half = f"{filled.now - timedelta(days=180):%Y-%m-%dT%H:%M}"
     requests = [
         "",
         "?p=20",
         *(f"?status__exact={status}" for status in ("running", "completed", "failed")),
         "?within=hour",
         "?within=month",
+        f"?since={month}",
+        f"?since={half}&until={month}",
         *(f"?team={team}" for team in (filled.big_team, filled.departed_team, filled.small_team)),
         *(f"?model={model}" for model in (COMMON_MODEL, "delta", RARE_MODEL, "unknown")),
         f"?team={filled.small_team}&status__exact=failed&model={COMMON_MODEL}&within=month",
@@ -53,8 +57,10 @@ def admin_pages(filled: Filled) -> dict[str, str]:
     ]
     entries = ["", "?p=20", f"?team={filled.big_team}", f"?team={filled.departed_team}"]
     entries += [f"?kind__exact={kind}" for kind in ("usage", "topup", "refund")]
-    entries += [f"?q={filled.request_id}"]
+    entries += [f"?q={filled.request_id}", f"?since={half}&until={month}"]
     paths = [f"requestrecord/{query}" for query in requests]
     paths += [f"ledgerentry/{query}" for query in entries]
     paths += ["auditseal/", f"requestrecord/{filled.request_id}/change/"]
-    return {f"admin: {path}": f"/admin/jobs/{path}" for path in paths}
+    own = ["requests/", f"requests/{filled.request_id}/"]
+    addresses = [*(f"jobs/{path}" for path in paths), *own]
+    return {f"admin: {address}": f"/admin/{address}" for address in addresses}

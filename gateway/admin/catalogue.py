@@ -13,6 +13,7 @@ from django.http import HttpRequest
 
 from gateway.admin.connections import Check, ConnectionAdmin
 from gateway.admin.pages import NudgingAdmin
+from gateway.admin.theme import ChoiceFilter, YesNoFilter
 from inference.catalogue import ModelEntry, load_catalogue, load_upstreams
 from inference.fallbacks import fallback_fault
 from inference.models import Model, Upstream
@@ -114,9 +115,8 @@ class CatalogueAdmin(NudgingAdmin):
     topic = Topic.CATALOGUE
     form = ModelForm
     list_display = ["id", "display_name", "backend", "context_tokens", "capacity", "enabled"]
-    list_filter = ["backend", "enabled"]
+    list_filter = [("backend", ChoiceFilter), ("enabled", YesNoFilter)]
     search_fields = ["id", "display_name"]
-    filter_horizontal = ["mcp_servers"]
     fieldsets = [
         (None, {"fields": ["id", "display_name", "aliases", "enabled"]}),
         ("Engine", {"fields": ["backend", "weights", "context_tokens", "engine_options"]}),

@@ -1,4 +1,4 @@
-"""API keys: made and revoked, their limits changed."""
+"""API keys: made and shown once, their limits changed, and revoked."""
 
 from __future__ import annotations
 
@@ -6,34 +6,46 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.utils import model_ngettext
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.http import HttpRequest
-from django.template.response import TemplateResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
-from gateway.admin.pages import NudgingAdmin
+from gateway.admin.links import list_link
+from gateway.admin.pages import AskingAdmin, ExportingAdmin, NudgingAdmin, Question
+from gateway.admin.theme import CheckboxSelectMultiple, RelatedFilter, button
 from gateway.keys import give_secret, revoke
-from gateway.models import ApiKey, Scope
+from gateway.models import ApiKey, Scope, default_scopes
 from inference.models import Model
 from inference.transport.nudge import Topic
-from jobs.models import KeyUse
+from jobs.models import KeyUse, RequestRecord
 
 if TYPE_CHECKING:
     _ApiKeyForm = forms.ModelForm[ApiKey]
 else:
     _ApiKeyForm = forms.ModelForm
 
+_REVOKE = Question(
+    action="revoke_selected",
+    title="Revoke these API keys?",
+    text="Requests with these keys are refused from now on. This cannot be undone.",
+    yes="Revoke",
+    no="Keep them",
+)
+
 
 class ApiKeyForm(_ApiKeyForm):
     """A key: what it may do is chosen, not typed."""
 
     scopes = forms.MultipleChoiceField(
-        choices=Scope.choices, widget=forms.CheckboxSelectMultiple, help_text="At least one."
+        choices=Scope.choices,
+        initial=default_scopes,
+        widget=CheckboxSelectMultiple,
+        help_text="At least one.",
     )
     allowed_models = forms.MultipleChoiceField(
-        required=False, widget=forms.CheckboxSelectMultiple, help_text="None chosen: every model."
+        required=False, widget=CheckboxSelectMultiple, help_text="None chosen: every model."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -51,7 +63,7 @@ class ApiKeyForm(_ApiKeyForm):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(NudgingAdmin):
+class ApiKeyAdmin(AskingAdmin, ExportingAdmin, NudgingAdmin):
     """Keys keep their name and team, and are never deleted: who called stays known."""
 
     topic = Topic.KEYS
@@ -60,13 +72,19 @@ class ApiKeyAdmin(NudgingAdmin):
         *("name", "prefix", "team", "owner"),
         *("created_at", "last_used", "expires_at", "revoked_at"),
     ]
-    list_filter = [("revoked_at", admin.EmptyFieldListFilter), "team"]
+    list_filter = [("revoked_at", admin.EmptyFieldListFilter), ("team", RelatedFilter)]
     list_select_related = ["team"]
     search_fields = ["name", "prefix", "owner"]
     autocomplete_fields = ["team"]
     actions = ["revoke_selected"]
+    actions_detail = ["revoke_this"]
     identity = ("name", "team")
-    shown = ("prefix", "created_at", "last_used", "revoked_at")
+    shown = ("prefix", "created_at", "last_used", "revoked_at", "requests")
+    export_columns = (
+        *("id", "name", "prefix", "team_id", "team__name", "owner", "created_at", "expires_at"),
+        *("revoked_at", "last_used_at", "requests_per_minute", "input_tokens_per_minute"),
+        *("output_tokens_per_minute", "max_concurrent"),
+    )
     fieldsets = [
         (None, {"fields": [*identity, "owner"]}),
         ("What it may do", {"fields": ["scopes", "allowed_models", "expires_at"]}),
@@ -116,19 +134,30 @@ class ApiKeyAdmin(NudgingAdmin):
                 messages.WARNING,
             )
 
+    @admin.display
+    def requests(self, key: ApiKey) -> SafeString:
+        """Return the way to what was asked with it."""
+        return list_link(RequestRecord, "all of its requests", key=key.pk)
+
     @admin.action(description="Revoke selected API keys", permissions=["change"])
     def revoke_selected(
         self, request: HttpRequest, queryset: QuerySet[ApiKey]
-    ) -> TemplateResponse | None:
+    ) -> HttpResponse | None:
         """Ask first, then end the keys' lives."""
-        if request.POST.get("confirmed"):
-            count = revoke(queryset)
-            noun = model_ngettext(self.opts, count)
-            self.message_user(request, f"Revoked {count} {noun}.", messages.SUCCESS)
-            return None
-        context = self.admin_site.each_context(request) | {
-            "title": "Revoke these API keys?",
-            "keys": queryset.filter(revoked_at__isnull=True),
-            "opts": self.opts,
-        }
-        return TemplateResponse(request, "admin/gateway/apikey/revoke_selected.html", context)
+        alive = queryset.filter(revoked_at__isnull=True)
+        if not self.is_confirmed(request):
+            return self.ask(request, alive, _REVOKE)
+        back = self.after(request, queryset)
+        count = self.do_each(request, alive, _revoke_one, "Revoked")
+        noun = "API key" if count == 1 else "API keys"
+        self.message_user(request, f"Revoked {count} {noun}.", messages.SUCCESS)
+        return back
+
+    @button("Revoke", permissions=["change"], icon="key_off", is_dangerous=True)
+    def revoke_this(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask about the one whose page it is."""
+        return self.ask_about(request, object_id, _REVOKE)
+
+
+def _revoke_one(key: ApiKey) -> bool:
+    return revoke(ApiKey.objects.filter(pk=key.pk)) > 0

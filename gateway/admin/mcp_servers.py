@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from gateway.admin.connections import Check, ConnectionAdmin
+from gateway.admin.theme import ChoiceFilter, YesNoFilter
 from inference.catalogue import load_mcp_servers
 from inference.models import McpServer
 from inference.transport.nudge import Topic
@@ -22,7 +23,7 @@ class McpServerAdmin(ConnectionAdmin):
     topic = Topic.CATALOGUE
     shell_command = "check_mcp_server NAME"
     list_display = ["name", "transport", "command", "url", "enabled"]
-    list_filter = ["transport", "enabled"]
+    list_filter = [("transport", ChoiceFilter), ("enabled", YesNoFilter)]
     search_fields = ["name", "url"]
     fieldsets = [
         (None, {"fields": ["name", "enabled"]}),

@@ -7,6 +7,8 @@ from typing import Any
 
 from django import forms
 
+from gateway.admin.theme import NumberInput
+
 _PLACES = 6
 
 
@@ -19,7 +21,12 @@ class UnitsField(forms.DecimalField):
     """Asks for units, to the micro-unit, and gives whole micro-units."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(max_digits=15, decimal_places=_PLACES, **options)
+        super().__init__(
+            max_digits=15,
+            decimal_places=_PLACES,
+            widget=NumberInput({"inputmode": "decimal", "step": "any"}),
+            **options,
+        )
 
     def prepare_value(self, value: Any) -> Any:
         """Show micro-units as units; what was typed stays as it is."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import quote, unquote
 from django.core.paginator import Paginator
-from django.db.models import Model, OrderBy, QuerySet
-from django.http import HttpRequest
+from django.db.models import Model, OrderBy, OuterRef, QuerySet, Subquery
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.safestring import SafeString
 
+from gateway.admin.export import csv_answer
+from gateway.admin.filters import KeyFilter, TeamFilter
+from gateway.admin.links import team_link
+from gateway.admin.theme import ModelAdmin, button
 from gateway.models import Team
 from gateway.nudges import nudge_on_commit
 from gateway.request_ids import parse_request_id
@@ -17,15 +29,12 @@ from inference.transport.nudge import Topic
 from jobs.reports import COUNTED_AT_MOST, capped_count
 
 if TYPE_CHECKING:
-    ModelAdmin = admin.ModelAdmin[Any]
     _Paginator = Paginator[Any]
 else:
-    ModelAdmin = admin.ModelAdmin
     _Paginator = Paginator
 
-_TEAMS_LISTED = 200
-# As many as every number of that length fits the database's widest integer.
-_ID_DIGITS = 18
+# What an operator is shown of what is about to be changed.
+_NAMED_AT_MOST = 50
 
 
 class NudgingAdmin(ModelAdmin):
@@ -65,7 +74,39 @@ class BoundedPaginator(_Paginator):
         return min(capped_count(self.object_list), COUNTED_AT_MOST)  # type: ignore[arg-type]
 
 
-class RecordAdmin(ModelAdmin):
+class ExportingAdmin(ModelAdmin):
+    """Offers its list, as it is narrowed, as a CSV file. Amounts in it are micro-units."""
+
+    actions_list = ("export",)
+    export_columns: ClassVar[Sequence[str]]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Let the button export what is shown."""
+        response = super().changelist_view(request, extra_context)
+        shown = getattr(response, "context_data", None) or {}
+        for each in shown.get("actions_list", ()):
+            each["path"] += f"?{request.GET.urlencode()}"
+        return response
+
+    @button("Export as CSV", permissions=["view"], icon="download")
+    def export(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer with every row of the list, and not those of one page alone."""
+        try:
+            rows = self.get_changelist_instance(request).queryset
+        except IncorrectLookupParameters:
+            return redirect(page_address(self, "changelist"))
+        name = str(self.opts.verbose_name_plural).replace(" ", "-")
+        ordered = rows.order_by(*self.get_export_order(request))
+        return csv_answer(request, ordered, self.export_columns, name)
+
+    def get_export_order(self, request: HttpRequest) -> Any:
+        """Return columns of which none is ever null, and the last unique among what is listed."""
+        return ("pk",)
+
+
+class RecordAdmin(ExportingAdmin):
     """Rows without end that nobody adds, changes or deletes by hand, superusers included.
 
     Lists follow an index and stop: nothing is sorted by another column, nothing is counted in
@@ -77,19 +118,45 @@ class RecordAdmin(ModelAdmin):
     show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
     list_per_page = 50
+    list_disable_select_all = True
     # The order of the rows of one team, where only the indexes that begin with the team have it.
     team_order: ClassVar[tuple[str | OrderBy, ...]] = ()
 
     def get_ordering(self, request: HttpRequest) -> Any:
         """Walk a team's own index where the list is one team's."""
-        if self.team_order and TeamFilter.parameter_name in request.GET:
+        of_one_team = {TeamFilter.parameter_name, KeyFilter.parameter_name} & {
+            name for name, value in request.GET.items() if value
+        }
+        if self.team_order and of_one_team:
             return self.team_order
         return super().get_ordering(request)
 
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Offer the way to all of them only where the list is narrowed."""
+        response = super().changelist_view(request, extra_context)
+        shown = (getattr(response, "context_data", None) or {}).get("cl")
+        if shown is not None and not (shown.query or shown.has_active_filters):
+            shown.full_result_count = shown.result_count
+        return response
+
+    def get_export_order(self, request: HttpRequest) -> Any:
+        """Export in the order of the list, which follows an index."""
+        return self.get_ordering(request) or self.opts.ordering
+
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Take what the filters offer: any other look-up may read every row."""
-        offered = {getattr(each, "parameter_name", each) for each in self.list_filter}
-        return lookup.removesuffix("__exact") in offered and "\0" not in value
+        return lookup.removesuffix("__exact") in self._offered() and "\0" not in value
+
+    def _offered(self) -> set[str]:
+        names: set[str] = set()
+        for each in self.list_filter:
+            if isinstance(each, tuple):
+                names |= {str(each[0]), f"{each[0]}__id"}
+            else:
+                names |= set(getattr(each, "parameters", [getattr(each, "parameter_name", each)]))
+        return names
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody adds."""
@@ -123,30 +190,105 @@ class RequestSearch(ModelAdmin):
         return queryset.filter(**{self.request_field: request_id}), False
 
 
-class OpenFilter(admin.SimpleListFilter):
-    """Takes any value in the address, be it listed or not."""
+class TeamColumn(ModelAdmin):
+    """Shows whose a row is, where the row itself has nothing but the team's id."""
 
-    def has_output(self) -> bool:
-        """Filter even if nothing is listed."""
-        return True
+    team_field: ClassVar[str] = "team_id"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Read each team's name with it."""
+        names = Team.objects.filter(pk=OuterRef(self.team_field)).values("name")
+        rows: QuerySet[Any] = super().get_queryset(request)
+        named: QuerySet[Any] = rows.annotate(team_name=Subquery(names))
+        return named
+
+    @admin.display
+    def team(self, row: Any) -> SafeString | str:
+        """Return the way to the team; only its id, if it is gone."""
+        team_id = getattr(row, self.team_field)
+        return team_link(team_id, row.team_name) if row.team_name else f"team {team_id}"
 
 
-class TeamFilter(OpenFilter):
-    """By team's id; only the first teams by name are listed."""
+class Question(NamedTuple):
+    """What an operator is asked before anything happens. `action` is the list action's name."""
 
-    title = "team"
-    parameter_name = "team"
-    field: ClassVar[str]
+    action: str
+    title: str
+    text: str
+    yes: str
+    no: str = "Leave as it is"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """List teams."""
-        teams = Team.objects.values_list("id", "name")[:_TEAMS_LISTED]
-        return [(str(team_id), name) for team_id, name in teams]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the rows of the team."""
-        value = self.value()
-        if value is None:
-            return queryset
-        known = value.isdecimal() and len(value) <= _ID_DIGITS
-        return queryset.filter(**{self.field: int(value)}) if known else queryset.none()
+class AskingAdmin(ModelAdmin):
+    """Has actions that ask before they do anything, for what is chosen in the list or for one."""
+
+    def ask(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Any],
+        question: Question,
+        *,
+        one: bool = False,
+    ) -> TemplateResponse:
+        """Return the page that asks; its answer comes to the list's action, `is_confirmed` then.
+
+        `one`: the question was asked on the page of the only one, and its answer leads back there.
+        """
+        chosen = list(queryset[: _NAMED_AT_MOST + 1])
+        listed = page_address(self, "changelist")
+        context = self.admin_site.each_context(request) | {
+            "title": question.title,
+            "question": question,
+            "chosen": chosen[:_NAMED_AT_MOST],
+            "more": len(chosen) > _NAMED_AT_MOST,
+            "ids": [str(pk) for pk in queryset.values_list("pk", flat=True)],
+            "answered_at": listed,
+            "back": page_address(self, "change", chosen[0].pk) if one and chosen else listed,
+            "one": one,
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "admin/confirm.html", context)
+
+    def ask_about(
+        self, request: HttpRequest, object_id: str, question: Question
+    ) -> TemplateResponse:
+        """Return the page that asks about the one row whose page it was."""
+        found = self.get_object(request, unquote(object_id))
+        if found is None:
+            raise Http404(f"there is no {self.opts.verbose_name} {object_id}")
+        return self.ask(request, self.get_queryset(request).filter(pk=found.pk), question, one=True)
+
+    def is_confirmed(self, request: HttpRequest) -> bool:
+        """Whether the operator has said yes."""
+        return request.method == "POST" and request.POST.get("confirmed") == "yes"
+
+    def after(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Lead back to where the question was asked."""
+        if request.POST.get("one") != "yes":
+            return None
+        only = queryset.values_list("pk", flat=True).first()
+        return redirect(page_address(self, "change", only)) if only is not None else None
+
+    def do_each(
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Any],
+        do: Callable[[Any], bool],
+        done: str,
+    ) -> int:
+        """Do something to each of what is chosen, and note in its history to which it was done.
+
+        `do` returns whether it was; `done` says what it is then, such as "Cancelled".
+        """
+        count = 0
+        for each in queryset:
+            if do(each):
+                count += 1
+                self.log_change(request, each, f"{done}.")
+        return count
+
+
+def page_address(site: ModelAdmin, page: str, *arguments: Any) -> str:
+    """Return the address of one of a table's pages: `changelist`, `change` and the like."""
+    name = f"{site.admin_site.name}:{site.opts.app_label}_{site.opts.model_name}_{page}"
+    return reverse(name, args=[quote(argument) for argument in arguments])

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.widgets import AdminSplitDateTime
 from django.http import HttpRequest
 from django.utils import timezone
 
+from gateway.admin.filters import ModelFilter
 from gateway.admin.money import UnitsField, units
-from gateway.admin.pages import NudgingAdmin
+from gateway.admin.pages import ExportingAdmin, NudgingAdmin
+from gateway.admin.theme import Select, SplitDateTime
 from inference.models import Model
 from inference.transport.nudge import Topic
 from jobs.models import Price
@@ -48,7 +49,7 @@ def _scaled(micros: int, permille: int) -> str:
 class PriceForm(_PriceForm):
     """A version of a model's price, in units."""
 
-    model = forms.ChoiceField()
+    model = forms.ChoiceField(widget=Select)
     input_micros_per_mtok = UnitsField(label="Input", min_value=0, help_text=_PER)
     cached_input_micros_per_mtok = UnitsField(
         label="Input from the cache", min_value=0, help_text=_PER
@@ -58,7 +59,7 @@ class PriceForm(_PriceForm):
     )
     output_micros_per_mtok = UnitsField(label="Output", min_value=0, help_text=_PER)
     effective_from = forms.SplitDateTimeField(
-        required=False, widget=AdminSplitDateTime, help_text="In UTC. Empty: from now on."
+        required=False, widget=SplitDateTime, help_text="In UTC. Empty: from now on."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -79,14 +80,19 @@ class PriceForm(_PriceForm):
 
 
 @admin.register(Price)
-class PriceAdmin(NudgingAdmin):
+class PriceAdmin(ExportingAdmin, NudgingAdmin):
     """A version that has begun is never changed or deleted: add the next one."""
 
     topic = Topic.PRICES
     form = PriceForm
     list_display = ["model", "effective_from", "input", "cached", "output", "in_force"]
-    list_filter = ["model"]
+    list_filter = [ModelFilter]
     readonly_fields = ["in_words"]
+    export_columns = (
+        *("id", "model", "effective_from", "input_micros_per_mtok"),
+        *("cached_input_micros_per_mtok", "cache_write_micros_per_mtok"),
+        *("output_micros_per_mtok", "flex_permille", "background_permille", "batch_permille"),
+    )
     prices = (
         "input_micros_per_mtok",
         "cached_input_micros_per_mtok",

@@ -8,45 +8,32 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from gateway.admin.filters import BatchFilter, KeyFilter, ModelFilter, TeamFilter, TimeFilter
+from gateway.admin.links import batch_link, change_link, kept_links, key_link, list_link, team_link
 from gateway.admin.money import units
-from gateway.admin.pages import OpenFilter, RecordAdmin, RequestSearch, TeamFilter
+from gateway.admin.pages import RecordAdmin, RequestSearch
+from gateway.admin.theme import ChoiceFilter, OptionFilter, button, display, when_shown
 from gateway.admin.transcript import transcript
-from inference.models import Model
 from jobs.models import LedgerEntry, RequestRecord
 from jobs.models.audit import NEWEST_OF_TEAM
 from jobs.reports import billed_price
 
 _WINDOWS = {"hour": 1, "day": 24, "week": 24 * 7, "month": 24 * 30}
+_COLOURS = {
+    RequestRecord.Status.RUNNING: "info",
+    RequestRecord.Status.COMPLETED: "success",
+    RequestRecord.Status.FAILED: "danger",
+    RequestRecord.Status.CANCELLED: "warning",
+}
 
 
-class RequestTeamFilter(TeamFilter):
-    """By team."""
-
-    field = "team_id"
-
-
-class ModelFilter(OpenFilter):
-    """By model; those of the catalogue are listed, and others may have been served once."""
-
-    title = "model"
-    parameter_name = "model"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """List the catalogue."""
-        return [(name, name) for name in Model.objects.values_list("id", flat=True)]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the model's requests."""
-        return queryset.filter(model=self.value()) if self.value() else queryset
-
-
-class AdmittedFilter(admin.SimpleListFilter):
+class AdmittedFilter(OptionFilter):
     """By when they were admitted."""
 
     title = "admitted"
@@ -71,11 +58,20 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
     request_field = "pk"
     team_order = NEWEST_OF_TEAM
     list_display = [
-        *("created_at", "id", "team_name", "key_name", "model", "lane", "status", "ending"),
+        *("created_at", "id", "outcome", "team", "model", "lane", "ending", "key_name"),
         *("input_tokens", "output_tokens", "cost"),
     ]
     list_display_links = ["id"]
-    list_filter = ["status", AdmittedFilter, RequestTeamFilter, ModelFilter]
+    list_filter = [
+        ("status", ChoiceFilter),
+        AdmittedFilter,
+        TimeFilter,
+        TeamFilter,
+        ModelFilter,
+        KeyFilter,
+        BatchFilter,
+    ]
+    actions_detail = ["whole_story"]
     fieldsets = [
         (
             "Who",
@@ -89,9 +85,8 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
             "What",
             {
                 "fields": [
-                    *("model", "requested_model", "dialect", "type", "lane", "streamed"),
-                    "max_tokens",
-                    *("ignored_fields", "body_bytes", "body_sha256"),
+                    *("model", "requested_model", "dialect", "type", "batch", "lane", "streamed"),
+                    *("max_tokens", "kept", "ignored_fields", "body_bytes", "body_sha256"),
                 ]
             },
         ),
@@ -107,32 +102,60 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
         ("What it used", {"fields": ["tokens", "cost", "price"]}),
     ]
     said = ("What was said", {"fields": ["transcript"]})
+    export_columns = (
+        *("id", "created_at", "team_id", "team_name", "key_id", "key_name", "model"),
+        *("requested_model", "dialect", "type", "lane", "streamed", "batch_id", "custom_id"),
+        *("status", "ending", "detail", "error", "engine_host", "engine_id", "attempts"),
+        *("taken_at", "first_token_at", "engine_ended_at", "closed_at"),
+        *("input_tokens", "cached_tokens", "cache_written_tokens"),
+        *("output_tokens", "thinking_tokens", "cost_micros"),
+        *("client", "address", "session_id", "trace_id"),
+    )
+
+    def get_ordering(self, request: HttpRequest) -> Any:
+        """Walk one batch's own index."""
+        one_batch = request.GET.get(BatchFilter.parameter_name)
+        return ["-id"] if one_batch else super().get_ordering(request)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Show what was said to those who may view bodies."""
         allowed = request.user.has_perm("jobs.view_requestbody")
         return [*self.fieldsets, *([self.said] if allowed else [])]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Change nothing."""
-        fieldsets = self.get_fieldsets(request, obj)
-        return [name for _, options in fieldsets for name in options["fields"]]
-
     @admin.display(description="cost, in units")
     def cost(self, record: RequestRecord) -> str:
         """Return units; a dash if it was not billed."""
         return units(record.cost_micros)
 
-    @admin.display
-    def team(self, record: RequestRecord) -> SafeString:
-        """Return the team, with the way to all of its requests."""
-        address = reverse("admin:jobs_requestrecord_changelist")
-        return format_html('<a href="{}?team={}">{}</a>', address, record.team_id, record.team_name)
+    @display(description="status", label=_COLOURS)
+    def outcome(self, record: RequestRecord) -> tuple[str, str]:
+        """Return the status in its colour."""
+        return record.status, record.get_status_display()
 
     @admin.display
-    def key(self, record: RequestRecord) -> str:
-        """Return the key's name and id."""
-        return f"{record.key_name} ({record.key_id})"
+    def team(self, record: RequestRecord) -> SafeString:
+        """Return the way to the team, under the name it had."""
+        return team_link(record.team_id, record.team_name)
+
+    @admin.display
+    def key(self, record: RequestRecord) -> SafeString | str:
+        """Return the ways to the key, under the name it had, and to all that it asked."""
+        if record.key_id is None:
+            return record.key_name or "-"
+        every = list_link(RequestRecord, "all of its requests", key=record.key_id)
+        return format_html("{} ({})", key_link(record.key_id, record.key_name), every)
+
+    @admin.display
+    def batch(self, record: RequestRecord) -> SafeString | str:
+        """Return the way to the batch that it was a row of."""
+        return batch_link(record.batch_id)
+
+    @admin.display(description="also kept")
+    @when_shown
+    def kept(self, record: RequestRecord) -> SafeString | str:
+        """Return the ways to its row of work and its stored response, if they are there still."""
+        ways = kept_links(record.pk).values()
+        return format_html_join(", ", "{}", ((way,) for way in ways)) or "-"
 
     @admin.display
     def timeline(self, record: RequestRecord) -> SafeString:
@@ -166,6 +189,7 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
         return _table(rows)
 
     @admin.display(description="price version")
+    @when_shown
     def price(self, record: RequestRecord) -> SafeString | str:
         """Return the version that it was billed by, and the way to its ledger entry."""
         entry = LedgerEntry.objects.filter(request_id=record.pk).first()
@@ -175,8 +199,7 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
         name = (
             f"{version.model} from {version.effective_from:%Y-%m-%d %H:%M}" if version else "free"
         )
-        address = reverse("admin:jobs_ledgerentry_change", args=[entry.pk])
-        return format_html('{} (<a href="{}">entry {}</a>)', name, address, entry.number)
+        return format_html("{} ({})", name, change_link(entry, f"entry {entry.number}"))
 
     @admin.display(description="SHA-256 of the body")
     def body_sha256(self, record: RequestRecord) -> str:
@@ -193,7 +216,13 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
         """Return the seal over it."""
         return "not sealed yet" if record.seal_id is None else str(record.seal_id)
 
+    @button("Whole story", permissions=["view"], icon="timeline")
+    def whole_story(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Lead to the page that tells it."""
+        return redirect("admin:request_page", object_id)
+
     @admin.display(description="")
+    @when_shown
     def transcript(self, record: RequestRecord) -> SafeString:
         """Return body and answer, as far as they are kept."""
         return transcript(record)

@@ -16,6 +16,7 @@ class AuditSealAdmin(RecordAdmin):
 
     list_display = ["number", "created_at", "rows", "chain", "pruned_at"]
     fields = ["number", "created_at", "rows", "over_rows", "chain", "pruned_at"]
+    export_columns = ("number", "created_at", "rows", "pruned_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AuditSeal]:
         """Leave out the digests of the rows one by one, which are long."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -12,17 +13,19 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from gateway.admin.links import change_link, list_link
 from gateway.admin.money import UnitsField, units
-from gateway.admin.pages import NudgingAdmin
+from gateway.admin.pages import ExportingAdmin, NudgingAdmin
+from gateway.admin.theme import Select, TextInput, YesNoFilter, button, when_shown
 from gateway.credit import adjust, top_up
-from gateway.models import Team
+from gateway.models import ApiKey, Team
 from inference.errors import TandemError
 from inference.transport.nudge import Topic
-from jobs.models import Account, LedgerEntry
+from jobs.models import Account, Batch, LedgerEntry, RequestRecord
 from jobs.reports import entries_of
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ else:
     _TeamForm = forms.ModelForm
 
 _RECENT = 10
+_SHOWN = ("balance", "recent_entries", "created_at", "activity")
+_MAY_CHANGE_SPENDING = "gateway.change_spending"
+_SPENDING = ("prepaid", "daily_spend_cap_micros", "monthly_spend_cap_micros")
 _LIMITS = (
     "requests_per_minute",
     "input_tokens_per_minute",
@@ -54,13 +60,16 @@ class CreditForm(forms.Form):
     """One entry for the ledger. The nonce makes the same form count once, however often sent."""
 
     kind = forms.ChoiceField(
+        widget=Select,
         choices=[
             (LedgerEntry.Kind.TOP_UP, "Top-up: credit that was paid for"),
             (LedgerEntry.Kind.ADJUSTMENT, "Adjustment: a correction, up or down"),
-        ]
+        ],
     )
     amount = UnitsField(help_text="In units. An adjustment may be negative.")
-    description = forms.CharField(max_length=500, help_text="Why; shown to the team.")
+    description = forms.CharField(
+        max_length=500, widget=TextInput, help_text="Why; shown to the team."
+    )
     nonce = forms.UUIDField(widget=forms.HiddenInput)
 
     def book(self, team: Team, actor: str) -> LedgerEntry:
@@ -77,31 +86,47 @@ class CreditForm(forms.Form):
 
 
 @admin.register(Team)
-class TeamAdmin(NudgingAdmin):
-    """Teams. One that has keys cannot be deleted, because keys cannot."""
+class TeamAdmin(ExportingAdmin, NudgingAdmin):
+    """Teams. One that has keys cannot be deleted, because keys cannot.
+
+    What a team may spend is another matter than what it may do: each takes its own permission.
+    """
 
     topic = Topic.KEYS
     form = TeamForm
     list_display = ["name", "balance", "prepaid", "zero_data_retention", "created_at"]
-    list_filter = ["prepaid", "zero_data_retention"]
+    list_filter = [("prepaid", YesNoFilter), ("zero_data_retention", YesNoFilter)]
     search_fields = ["name"]
-    readonly_fields = ["created_at", "balance", "recent_entries"]
+    actions_detail = ["give_credit"]
     fieldsets = [
         (None, {"fields": ["name", "zero_data_retention"]}),
         ("Limits", {"fields": _LIMITS, "description": "Empty: none. Its keys share them."}),
-        (
-            "Money",
-            {"fields": ["prepaid", "daily_spend_cap_micros", "monthly_spend_cap_micros"]},
-        ),
+        ("Money", {"fields": _SPENDING}),
     ]
+    export_columns = (
+        *("id", "name", "created_at", "zero_data_retention", *_LIMITS, *_SPENDING),
+        "balance_micros",
+    )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Show the account of a team that exists, and its entries to who may see them."""
         if obj is None:
             return self.fieldsets
         entries = ["recent_entries"] if request.user.has_perm("jobs.view_ledgerentry") else []
-        account = ("Account", {"fields": ["balance", *entries, "created_at"]})
+        account = ("Account", {"fields": ["balance", *entries, "created_at", "activity"]})
         return [*self.fieldsets, account]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Keep what this operator may not change."""
+        rest = ("name", "zero_data_retention", *_LIMITS)
+        may_spend = request.user.has_perm(_MAY_CHANGE_SPENDING)
+        may_change = request.user.has_perm("gateway.change_team" if obj else "gateway.add_team")
+        return (*_SHOWN, *(() if may_spend else _SPENDING), *(() if may_change else rest))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may change anything of it."""
+        may_spend = request.user.has_perm(_MAY_CHANGE_SPENDING)
+        return may_spend or super().has_change_permission(request, obj)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Team]:
         """Read each team's balance with it."""
@@ -114,34 +139,19 @@ class TeamAdmin(NudgingAdmin):
         """Return what is left."""
         return units(team.balance_micros or 0)
 
+    @admin.display
+    def activity(self, team: Team) -> SafeString:
+        """Return the ways to what it has done."""
+        lists = ((RequestRecord, "requests"), (Batch, "batches"), (LedgerEntry, "ledger entries"))
+        ways = ((list_link(model, name, team=team.pk),) for model, name in lists)
+        keys = (list_link(ApiKey, "API keys", team__id__exact=team.pk),)
+        return format_html_join(", ", "{}", (keys, *ways))
+
     @admin.display(description="recent entries")
+    @when_shown
     def recent_entries(self, team: Team) -> SafeString:
         """Return the ledger's last entries as a table."""
-        entries = entries_of(team.pk, _RECENT)
-        if not entries:
-            return SafeString("None.")
-        rows = format_html_join(
-            "",
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            (
-                (
-                    f"{entry.created_at:%Y-%m-%d %H:%M:%S}",
-                    entry.get_kind_display(),
-                    units(entry.amount_micros),
-                    units(entry.balance_after_micros),
-                    entry.description or entry.model,
-                )
-                for entry in entries
-            ),
-        )
-        return format_html(
-            "<table><thead><tr><th>Time</th><th>Kind</th><th>Amount</th><th>Balance after</th>"
-            '<th>What for</th></tr></thead><tbody>{}</tbody></table><p><a href="{}?team={}">'
-            "All entries</a></p>",
-            rows,
-            reverse("admin:jobs_ledgerentry_changelist"),
-            team.pk,
-        )
+        return _entries_table(entries_of(team.pk, _RECENT), team)
 
     def get_urls(self) -> list[URLPattern]:
         """Add the page that gives credit, ahead of those that take any path for an id."""
@@ -152,23 +162,22 @@ class TeamAdmin(NudgingAdmin):
         )
         return [credit, *super().get_urls()]
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Offer the page that gives credit to those who may."""
-        context = (extra_context or {}) | {"may_give_credit": _may_give_credit(request)}
-        return super().change_view(request, object_id, form_url, context)
+    @button("Give credit", permissions=["give_credit"], icon="add_card")
+    def give_credit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Lead to the page that does."""
+        return redirect("admin:gateway_team_credit", object_id)
+
+    def has_give_credit_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may add ledger entries."""
+        return request.user.has_perm("jobs.add_ledgerentry")
 
     def credit_view(self, request: HttpRequest, team_id: int) -> HttpResponse:
         """Book a top-up or an adjustment; it takes the permission to add ledger entries."""
         team = self.get_queryset(request).filter(pk=team_id).first()
         if team is None:
             raise Http404(f"there is no team {team_id}")
-        if not (self.has_view_permission(request, team) and _may_give_credit(request)):
+        may_see = self.has_view_permission(request, team)
+        if not (may_see and self.has_give_credit_permission(request)):
             raise PermissionDenied
         form = CreditForm(request.POST or None, initial={"nonce": uuid.uuid4()})
         if form.is_valid() and self._book(request, team, form):
@@ -197,5 +206,26 @@ class TeamAdmin(NudgingAdmin):
         return True
 
 
-def _may_give_credit(request: HttpRequest) -> bool:
-    return request.user.has_perm("jobs.add_ledgerentry")
+def _entries_table(entries: Sequence[LedgerEntry], team: Team) -> SafeString:
+    if not entries:
+        return SafeString("None.")
+    rows = format_html_join(
+        "",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        (
+            (
+                change_link(entry, f"{entry.created_at:%Y-%m-%d %H:%M:%S}"),
+                entry.get_kind_display(),
+                units(entry.amount_micros),
+                units(entry.balance_after_micros),
+                entry.description or entry.model,
+            )
+            for entry in entries
+        ),
+    )
+    return format_html(
+        "<table><thead><tr><th>Time</th><th>Kind</th><th>Amount</th><th>Balance after</th>"
+        "<th>What for</th></tr></thead><tbody>{}</tbody></table><p>{}</p>",
+        rows,
+        list_link(LedgerEntry, "All entries", team=team.pk),
+    )

@@ -13,6 +13,9 @@ from typing import Self
 
 from gateway.http.slow_reader import Send
 
+SEND = "tandem.send"
+"""Where the scope of a request that Django answers has what its server is sent messages by."""
+
 
 class Pace:
     """Holds back whoever sends a large answer. Unregistered at the end of its block.

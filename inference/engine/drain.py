@@ -80,6 +80,8 @@ class Drain:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._taking: asyncio.Task[None] | None = None
+        self._open = asyncio.Event()
+        self._open.set()
         # The last words of logs, on their way.
         self._ending_logs: set[asyncio.Task[None]] = set()
         self.meters = Meters()
@@ -121,6 +123,14 @@ class Drain:
         if self._taking is not None:
             self._taking.cancel()
 
+    def pause(self) -> None:
+        """Take nothing more until `resume`."""
+        self._open.clear()
+
+    def resume(self) -> None:
+        """Take work again."""
+        self._open.set()
+
     def break_off(self, *, engine_died: bool) -> None:
         """Stop all that runs: the engine died under it, or another is to run it."""
         for attempt in list(self._running.values()):
@@ -159,6 +169,7 @@ class Drain:
         # An engine without work asks for one piece at a time, and keeps nobody from a permit.
         there_is_more = False
         while True:
+            await self._open.wait()
             await self._outcomes.room()
             if self._alone_waits:
                 await self._none_running.wait()
@@ -166,6 +177,8 @@ class Drain:
             await self._admission.acquire(_LANE)
             permits = 1
             try:
+                if not self._open.is_set():
+                    continue
                 if there_is_more and not self._alone_ids:
                     await asyncio.sleep(_GATHER_S)
                     permits += self._admission.try_acquire(_LANE, self._admission.capacity)

@@ -23,7 +23,7 @@ from inference.engine.work import WorkSource
 from inference.errors import TandemError
 from inference.request import Lane
 from inference.transport.figures import EngineFigures
-from inference.transport.frames import EngineReport, EngineState
+from inference.transport.frames import EngineReport, EngineState, Order
 from inference.transport.keys import QUEUED_LANES
 from inference.transport.options import TransportOptions
 
@@ -81,6 +81,8 @@ class EngineHost:
         self._progress = (0, time.monotonic())
         self._kept_permits = self._admission.kept
         self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._realtime.on_order = self.order
         self._heart = Heart(options, self.report)
 
     def report(self) -> EngineReport:
@@ -120,8 +122,31 @@ class EngineHost:
         """Ask `run` to drain and return. Call it on the host's own loop."""
         self._stop.set()
 
+    def order(self, order: Order) -> None:
+        """Do what an operator says while the engine serves. Call it on the host's own loop.
+
+        A drained engine stays as it is until it is told to resume or to reload.
+        """
+        if self._state is EngineState.FAILED or self._stop.is_set() or self._reload.is_set():
+            return
+        logger.info("Engine %s is told to %s", self.engine_id, order)
+        parts: list[Realtime | Drain] = [self._realtime]
+        if self._drain:
+            parts.append(self._drain)
+        for part in parts:
+            if order is Order.RESUME:
+                part.resume()
+            else:
+                part.pause()
+        if order is Order.RELOAD:
+            self._reload.set()
+        self._change_state(EngineState.READY if order is Order.RESUME else EngineState.DRAINING)
+
     async def run(self) -> bool:
-        """Load, serve, and clean up. Returns whether it ended because it was told to."""
+        """Load, serve, and clean up. Returns whether it ended because it was told to.
+
+        One that was told to reload ends, too, and is to be started anew like one that failed.
+        """
         self._heart.start()
         try:
             reason = await self._load()
@@ -177,10 +202,11 @@ class EngineHost:
         self._change_state(EngineState.READY)
         logger.info("Serving %s as engine %s", self._entry.id, self.engine_id)
         stopping = asyncio.create_task(self._stop.wait())
-        everything = [stopping, *draining, *workers]
+        reloading = asyncio.create_task(self._until_reload())
+        everything = [stopping, reloading, *draining, *workers]
         try:
             done, _ = await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
-            for worker in done.difference({stopping}):
+            for worker in done.difference({stopping, reloading}):
                 # Only the guard returns, and only when the engine has failed.
                 worker.result()
             await self._finish(draining)
@@ -189,6 +215,12 @@ class EngineHost:
                 task.cancel()
             await asyncio.gather(*everything, return_exceptions=True)
             await self._realtime.close()
+
+    async def _until_reload(self) -> None:
+        """Return when an operator wants it and no realtime request runs any more."""
+        await self._reload.wait()
+        while tasks := self._realtime.tasks:
+            await asyncio.wait(tasks)
 
     def _make_drain(self) -> Drain | None:
         if self._work is None:
@@ -199,7 +231,7 @@ class EngineHost:
 
     async def _finish(self, draining: list[asyncio.Task[None]]) -> None:
         """Take nothing new, let what runs end or stop it, and say the last words."""
-        orderly = self._stop.is_set()
+        orderly = self._state is not EngineState.FAILED
         self._realtime.stop_taking()
         if self._drain:
             self._drain.stop_taking()

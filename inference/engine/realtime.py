@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -19,7 +20,7 @@ from inference.errors import ErrorCode
 from inference.events import Event, Failed
 from inference.request import Lane
 from inference.transport.connection import Unreachable
-from inference.transport.frames import CancelReason, Frame, QueueEntry
+from inference.transport.frames import Cancel, CancelReason, Frame, Order, QueueEntry
 from inference.transport.intake import Intake
 from inference.transport.keys import QUEUED_LANES
 from inference.transport.outbox import Outbox
@@ -66,6 +67,10 @@ class Realtime:
         self._running: dict[tuple[str, int], Attempt] = {}
         self._gateway_misses: dict[str, int] = {}
         self._taking: list[asyncio.Task[None]] = []
+        self._open = asyncio.Event()
+        self._open.set()
+        # What operators tell this engine goes there.
+        self.on_order: Callable[[Order], None] = lambda order: None
 
     @property
     def in_flight(self) -> int:
@@ -82,7 +87,7 @@ class Realtime:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._outbox.run())
             group.create_task(self._records.run())
-            group.create_task(self._cancel_for_ever())
+            group.create_task(self._listen_for_ever())
             self._taking = [
                 *(group.create_task(self._take_for_ever(lane)) for lane in QUEUED_LANES),
                 group.create_task(self._counting.run()),
@@ -92,6 +97,14 @@ class Realtime:
         """Take nothing more."""
         for task in self._taking:
             task.cancel()
+
+    def pause(self) -> None:
+        """Take nothing more until `resume`, but for what may come in this very moment."""
+        self._open.clear()
+
+    def resume(self) -> None:
+        """Take requests again."""
+        self._open.set()
 
     def hand_back(self) -> None:
         """Stop all that runs; its gateways look for another engine."""
@@ -116,12 +129,12 @@ class Realtime:
         # Without places that the lower lanes leave free, a permit must not wait for a request.
         stands_by = lane is Lane.REALTIME and self._admission.keeps
         while True:
+            await self._open.wait()
             if stands_by:
                 await self._stand_by(intake)
-                taken = await intake.take()
             else:
                 await self._admission.acquire(lane)
-                taken = await intake.take(wait=False)
+            taken = await intake.take(wait=stands_by) if self._open.is_set() else None
             if taken and (taken[1].request.id, taken[1].attempt) not in self._running:
                 if stands_by:
                     self._admission.begin()
@@ -139,6 +152,8 @@ class Realtime:
         it, work makes room for it."""
         while not self._admission.try_stand_by():
             entry_id = await intake.arrival()
+            if not self._open.is_set():
+                return
             if entry_id is None or not await intake.is_untaken(entry_id):
                 continue
             if not self._admission.try_stand_by():
@@ -188,11 +203,15 @@ class Realtime:
         frame = Frame(entry.request.id, entry.attempt, self._engine_id, seq, event)
         self._outbox.put(entry.gateway_id, frame)
 
-    async def _cancel_for_ever(self) -> None:
-        async for cancel in self._counts.cancels():
-            if running := self._running.get((cancel.request_id, cancel.attempt)):
-                running.cancel(cancel.reason)
-            self._counting.cancel(cancel)
+    async def _listen_for_ever(self) -> None:
+        async for told in self._counts.control():
+            match told:
+                case Cancel():
+                    if running := self._running.get((told.request_id, told.attempt)):
+                        running.cancel(told.reason)
+                    self._counting.cancel(told)
+                case Order():
+                    self.on_order(told)
 
     # Watching.
 

@@ -71,7 +71,9 @@ class Dispatcher:
         self._runs: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._mean_run_s = 5.0
-        self.engines = EngineView(self._client, self._keys, options, self._engine_died)
+        self.engines = EngineView(
+            self._client, self._keys, options, self._engine_died, self._give_up_waiting
+        )
         self.redis_ok = False
         self._stopping = False
 
@@ -180,7 +182,7 @@ class Dispatcher:
             elif report.state is EngineState.LOADING:
                 reason = "its engine is still loading"
             elif report.state is EngineState.DRAINING:
-                reason = "its engine is shutting down"
+                reason = "its engine is draining"
         message = f"model '{model}' cannot be served right now: {reason}"
         return TandemError(ErrorCode.NO_ENGINE, message, retry_after_s=5)
 
@@ -312,8 +314,12 @@ class Dispatcher:
         for run in list(self._runs.values()):
             if run.engine_id == engine_id:
                 self._lose(run)
-            elif run.engine_id is None and not self.engines.ready(run.request.model):
-                # It waits in a queue that nobody reads any more.
+        self._give_up_waiting()
+
+    def _give_up_waiting(self) -> None:
+        """End what waits in a queue that nobody reads any more."""
+        for run in list(self._runs.values()):
+            if run.engine_id is None and not self.engines.ready(run.request.model):
                 self._closed(run)
                 error = self._no_engine(run.request.model)
                 run.fail(error.code, error.message)

@@ -16,7 +16,8 @@ from inference.transport.options import TransportOptions
 class EngineView:
     """The last report of each engine that is alive, and who has just died.
 
-    `on_death` is called with the id of an engine that is gone or says that it has failed.
+    `on_death` is called with the id of an engine that is gone or says that it has failed,
+    `on_drain` as long as one is seen to be draining: it may have taken none of what waits.
     """
 
     def __init__(
@@ -25,11 +26,13 @@ class EngineView:
         keys: Keys,
         options: TransportOptions,
         on_death: Callable[[str], None],
+        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._keys = keys
         self._misses_until_dead = options.misses_until_dead
         self._on_death = on_death
+        self._on_drain = on_drain
         self._reports: dict[str, EngineReport] = {}
         self._misses: dict[str, int] = {}
 
@@ -40,6 +43,7 @@ class EngineView:
         ids.extend(known for known in self._reports if known not in ids)
         if not ids:
             return
+        drained = self._draining()
         heartbeats = [self._keys.engine(engine_id) for engine_id in ids]
         values = cast("list[bytes | None]", await self._client.mget(heartbeats))
         for engine_id, value in zip(ids, values, strict=True):
@@ -47,6 +51,13 @@ class EngineView:
                 self._miss(engine_id)
             else:
                 self._see(engine_id, value)
+        # Seen twice: what they took last is known by then.
+        if drained & self._draining():
+            self._on_drain()
+
+    def _draining(self) -> set[str]:
+        reports = self._reports.items()
+        return {engine_id for engine_id, each in reports if each.state is EngineState.DRAINING}
 
     def _see(self, engine_id: str, value: bytes) -> None:
         try:

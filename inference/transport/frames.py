@@ -74,6 +74,17 @@ class CancelReason(StrEnum):
     """Another engine has the request, or had it before."""
 
 
+class Order(StrEnum):
+    """What an operator tells an engine to do."""
+
+    DRAIN = "drain"
+    """Take nothing new, and let what runs end."""
+    RESUME = "resume"
+    """Take requests and work again, after a drain."""
+    RELOAD = "reload"
+    """Take nothing new, let realtime requests end, give work back, and be started anew."""
+
+
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
     """A gateway no longer wants this attempt at a request."""
 

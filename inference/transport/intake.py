@@ -1,4 +1,4 @@
-"""The engine's way in: takes requests from the model's queue, and cancels from its control stream.
+"""The engine's way in: requests from the model's queue, and what it is told by its control stream.
 
 An engine pulls a request only when it can start it, so that several engines of one model share the
 load by themselves. What an engine took but did not confirm before it died is claimed by another.
@@ -20,6 +20,7 @@ from inference.transport.frames import (
     Accepted,
     Cancel,
     Frame,
+    Order,
     QueueEntry,
     decode_cancel,
     decode_entry,
@@ -184,8 +185,8 @@ class Intake:
             return False
         return bool(alive)
 
-    async def cancels(self) -> AsyncIterator[Cancel]:
-        """Yield cancels for ever."""
+    async def control(self) -> AsyncIterator[Cancel | Order]:
+        """Yield what gateways and operators tell this engine, for ever."""
         last_id: bytes | str = "0"
         while True:
             try:
@@ -195,4 +196,15 @@ class Intake:
                 continue
             for entry_id, fields in entries:
                 last_id = entry_id
-                yield decode_cancel(fields[b"c"])
+                if (told := _read_control(fields)) is not None:
+                    yield told
+
+
+def _read_control(fields: dict[bytes, bytes]) -> Cancel | Order | None:
+    try:
+        if (order := fields.get(b"o")) is not None:
+            return Order(order.decode())
+        return decode_cancel(fields[b"c"])
+    except (KeyError, ValueError, msgspec.DecodeError):
+        logger.error("Somebody of another version told this engine what it cannot read")
+        return None

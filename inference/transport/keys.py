@@ -29,7 +29,7 @@ class Keys:
         return f"{self._prefix}:reply:{gateway_id}"
 
     def control(self, engine_id: str) -> str:
-        """The stream of cancels on their way to this engine worker."""
+        """The stream of what this engine is told: cancels by gateways, orders by operators."""
         return f"{self._prefix}:control:{engine_id}"
 
     def log(self, request_id: str) -> str:

@@ -7,6 +7,7 @@ long after they are gone, and this package knows nothing of the gateway that own
 from jobs.models.audit import AuditSeal, KeyUse, RequestBody, RequestRecord, UsageDay
 from jobs.models.batches import Batch
 from jobs.models.files import StoredFile
+from jobs.models.minutes import LatencyMinute, RequestMinute
 from jobs.models.money import Account, LedgerEntry, Price
 from jobs.models.responses import ResponseFeed, ResponseStream, StoredResponse
 from jobs.models.work import Work, Worker
@@ -16,9 +17,11 @@ __all__ = [
     "AuditSeal",
     "Batch",
     "KeyUse",
+    "LatencyMinute",
     "LedgerEntry",
     "Price",
     "RequestBody",
+    "RequestMinute",
     "RequestRecord",
     "ResponseFeed",
     "ResponseStream",

@@ -161,10 +161,11 @@ class UsageDay(models.Model):
     cost_micros = models.PositiveBigIntegerField(default=0)
 
     class Meta:
-        """One row for each combination; the constraint's index serves the reports."""
+        """One row for each combination; the constraint's index serves a team's reports."""
 
         ordering = ["-day"]
         verbose_name_plural = "usage by day"
+        indexes = [models.Index(fields=["day"], name="usage_of_all")]
         constraints = [
             models.UniqueConstraint(
                 fields=["team_id", "day", "model", "lane", "key_id"], name="usage_day"

@@ -10,7 +10,7 @@ import msgspec
 from inference.transport.records import Admitted, Record
 from jobs.bulk import insert
 from jobs.models import KeyUse
-from jobs.recorder import bodies, merge, rows
+from jobs.recorder import bodies, merge, minutes, rows
 from jobs.recorder.bodies import Body
 from jobs.recorder.rows import Row
 from jobs.recorder.settling import Settlement, settle, settlements
@@ -39,6 +39,7 @@ def write(records: Sequence[Record], now: datetime) -> list[Settlement]:
     """
     named = [(merge.request_id(record), record) for record in records]
     known = rows.load({request_id for request_id, _ in named})
+    counted = minutes.shares(known.values())
     changed: dict[str, Row] = {}
     said: dict[str, Body] = {}
     uses: dict[str, datetime] = {}
@@ -58,6 +59,7 @@ def write(records: Sequence[Record], now: datetime) -> list[Settlement]:
             uses[record.key_id] = max(row.created_at, uses.get(record.key_id, row.created_at))
     settle([row for row in changed.values() if merge.is_complete(row)], now)
     rows.save(list(changed.values()))
+    minutes.count(list(changed.values()), counted, now)
     bodies.save(list(said.values()))
     insert(KeyUse, [_Use(key_id, at) for key_id, at in sorted(uses.items())], _LATEST)
     return settlements(known.values(), now)

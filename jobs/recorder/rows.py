@@ -86,6 +86,14 @@ def overdue(before: datetime, limit: int) -> list[Row]:
     return _select(_OVERDUE, [before, limit])
 
 
+def sealed(ids: Sequence[str]) -> set[str]:
+    """Return those of these rows that are sealed. After `save` none of them is being sealed."""
+    if not ids:
+        return set()
+    found = RequestRecord.objects.filter(pk__in=ids, seal__isnull=False)
+    return {str(request_id) for request_id in found.values_list("pk", flat=True)}
+
+
 def save(rows: Sequence[Row]) -> None:
     """Write rows, new or not; those that are sealed meanwhile stay as they are."""
     insert(RequestRecord, rows, _UPDATE)

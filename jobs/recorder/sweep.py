@@ -8,7 +8,7 @@ from datetime import datetime
 from jobs import ledger
 from jobs.models import Work
 from jobs.quota.claims import Ended
-from jobs.recorder import merge, rows
+from jobs.recorder import merge, minutes, rows
 from jobs.recorder.settling import Settlement, settle, settlements
 
 LIMIT = 500
@@ -24,6 +24,7 @@ def settle_overdue(before: datetime, now: datetime) -> list[Settlement]:
         merge.give_up(row)
     settle(overdue, now)
     rows.save(overdue)
+    minutes.count(overdue, {}, now)
     return settlements(overdue, now)
 
 

@@ -31,10 +31,9 @@ class Member:
 
 def make_member(stack: Stack, *, key: dict[str, Any] | None = None, **team: Any) -> Member:
     """Put a team into the database, with the given fields, and a key of it."""
-    row = Team(name=f"team-{next(_numbers)}", **team)
+    row = Team(**({"name": f"team-{next(_numbers)}"} | team))
     team_id = insert(stack, row)
-    fields: dict[str, Any] = {"name": "acceptance"} | (key or {})
-    api_key = ApiKey(team_id=team_id, **fields)
+    api_key = ApiKey(**({"name": "acceptance", "team_id": team_id} | (key or {})))
     plaintext = give_secret(api_key)
     insert(stack, api_key)
     nudge(stack, Topic.KEYS)

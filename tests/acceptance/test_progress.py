@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import httpx
@@ -18,6 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 from gateway.models import Scope
 from gateway.progress import DENIED, UNKNOWN
 from tests.acceptance.client import script
+from tests.acceptance.operators import Operator
 from tests.acceptance.stack import PATIENCE_S, Gateway, Stack, ending, eventually
 from tests.acceptance.teams import make_member
 from tests.acceptance.test_openai_batches import ENDS, chat_row, submit
@@ -27,11 +27,6 @@ pytestmark = pytest.mark.acceptance
 NOBODYS = "batch_0198c5a0-0000-7000-8000-000000000001"
 _ROWS = 12
 _NORMAL = 1000
-_OPERATOR = """
-from django.contrib.auth.models import Permission, User
-user = User.objects.create_user({name!r}, password={password!r}, is_staff=True)
-user.user_permissions.add(*Permission.objects.filter(codename__in={permissions!r}))
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,19 +73,10 @@ def told(socket: ClientConnection) -> tuple[list[dict[str, Any]], int]:
 
 
 def log_in(stack: Stack, gateway: Gateway, *permissions: str) -> str:
-    """Make an operator with these permissions, and return the cookie of a session."""
-    name, password = f"operator-{uuid.uuid4()}", "correct horse battery"
-    made = _OPERATOR.format(name=name, password=password, permissions=permissions)
-    stack.manage("shell", "--no-imports", "-c", made)
-    with httpx.Client(base_url=gateway.url) as browser:
-        browser.get("/admin/login/")
-        form = {
-            "username": name,
-            "password": password,
-            "csrfmiddlewaretoken": browser.cookies["csrftoken"],
-        }
-        browser.post("/admin/login/", data=form)
-        return f"sessionid={browser.cookies['sessionid']}"
+    """Make an operator with these permissions, and return the cookies of a session."""
+    operator = Operator(stack, gateway, *permissions)
+    with closing(operator.http):
+        return operator.cookie
 
 
 def test_changes_are_told_until_the_batch_has_ended(

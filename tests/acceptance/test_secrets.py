@@ -38,6 +38,11 @@ from tests.raw_upstream import raw_upstream
 pytestmark = pytest.mark.acceptance
 
 PASSWORD = "a-password-for-the-admin"
+STORIES = {
+    "/admin/jobs/requestrecord/": "/admin/requests/",
+    "/admin/jobs/batch/": "/admin/batches/",
+}
+"""Where the tables' entries have a page of the admin's own beside the table's."""
 COMMANDS = [
     ("check", "--database", "default"),
     ("check_engine", "openai"),
@@ -144,7 +149,8 @@ def test_no_secret_is_in_the_admin(after: Aftermath) -> None:
     pages = dict(every_page(after.gateway))
     assert "/admin/inference/upstream/openai/change/" in pages
     assert "/admin/inference/mcpserver/web/test/" in pages
-    assert any(path.startswith("/admin/jobs/requestrecord/0") for path in pages)
+    for path in ("/admin/jobs/requestrecord/0", *(f"{story}0" for story in STORIES.values())):
+        assert any(page.startswith(path) for page in pages)
     found = [leak for path, page in pages.items() for leak in leaks(after, path, unescape(page))]
     assert found == []
 
@@ -213,7 +219,8 @@ def every_key(stack: Stack) -> Iterator[tuple[str, str]]:
 
 
 def every_page(gateway: Gateway) -> Iterator[tuple[str, str]]:
-    """Yield the admin's lists, each entry's page and history, and what tests of connections say."""
+    """Yield the admin's lists, each entry's page and history, what it has for operators beside
+    them, and what tests of connections say."""
     with httpx.Client(
         base_url=gateway.url, follow_redirects=True, timeout=60, trust_env=False
     ) as http:
@@ -221,6 +228,7 @@ def every_page(gateway: Gateway) -> Iterator[tuple[str, str]]:
         form = {"username": "root", "password": PASSWORD, "next": "/admin/"}
         index = http.post("/admin/login/", data=_signed(http, form))
         assert "Log out" in index.text
+        yield "/admin/engines/", http.get("/admin/engines/").text
         for path in sorted(set(re.findall(r'href="(/admin/\w+/\w+/)"', index.text))):
             listed = http.get(path).text
             yield path, listed
@@ -228,6 +236,9 @@ def every_page(gateway: Gateway) -> Iterator[tuple[str, str]]:
             for base in sorted(set(re.findall(entry, listed))):
                 yield f"{base}change/", http.get(f"{base}change/").text
                 yield f"{base}history/", http.get(f"{base}history/").text
+                if path in STORIES:
+                    story = base.replace(path, STORIES[path])
+                    yield story, http.get(story).text
                 if path.startswith("/admin/inference/") and "/model/" not in path:
                     tested = http.post(f"{base}test/", data=_signed(http, {}))
                     assert tested.status_code == 200

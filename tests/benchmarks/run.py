@@ -25,6 +25,7 @@ from tests.benchmarks import (  # noqa: E402
     accounting,
     batches,
     beside_vllm,
+    dashboard,
     growth,
     million_rows,
     mix,
@@ -61,6 +62,7 @@ _PARTS: dict[str, Measure] = {
     "batches": batches.measure,
     "growth": growth.measure,
     "upstreams": upstreams.measure,
+    "dashboard": dashboard.measure,
     "simulate": simulate.measure,
 }
 

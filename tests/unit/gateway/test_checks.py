@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.core.checks import CheckMessage, run_checks
 from django.db import ProgrammingError
 from pytest_django import Settings
@@ -31,6 +32,15 @@ def config(settings: Settings, tmp_path: Path) -> Config:
     return config
 
 
+# Reached from everywhere, and nothing to warn of.
+SAFE = {
+    "HOST": "0.0.0.0",
+    "ALLOWED_HOSTS": ["tandem.example.org"],
+    "HTTPS": True,
+    "ADMIN_TWO_FACTOR": True,
+}
+
+
 def use(settings: Settings, config: Config, **changes: object) -> None:
     settings.TANDEM = config.model_copy(update=changes)
 
@@ -55,14 +65,44 @@ def test_this_machine_alone_may_debug_and_be_called_anything(
 def test_w001_warns_of_debug_on_an_open_address(
     host: str, settings: Settings, config: Config
 ) -> None:
-    use(settings, config, HOST=host, DEBUG=True, ALLOWED_HOSTS=["tandem.example.org"])
+    use(
+        settings,
+        config,
+        **(SAFE | {"HOST": host, "DEBUG": True, "ALLOWED_HOSTS": ["tandem.example.org"]}),
+    )
     assert found().keys() == {"gateway.W001"}
     assert host in found()["gateway.W001"].msg
 
 
 def test_w003_warns_of_any_host_name_on_an_open_address(settings: Settings, config: Config) -> None:
-    use(settings, config, HOST="0.0.0.0", ALLOWED_HOSTS=["*"])
+    use(settings, config, **(SAFE | {"ALLOWED_HOSTS": ["*"]}))
     assert found().keys() == {"gateway.W003"}
+
+
+def test_w008_warns_of_what_goes_in_the_clear(settings: Settings, config: Config) -> None:
+    use(settings, config, **SAFE)
+    assert found() == {}
+    use(settings, config, **(SAFE | {"HTTPS": False}))
+    assert found().keys() == {"gateway.W008"}
+    use(settings, config, **(SAFE | {"HTTPS": False, "HOST": "127.0.0.1"}))
+    assert found() == {}
+
+
+def test_w009_warns_of_an_admin_behind_a_password_alone(settings: Settings, config: Config) -> None:
+    use(settings, config, **(SAFE | {"ADMIN_TWO_FACTOR": False}))
+    assert found().keys() == {"gateway.W009"}
+    use(settings, config, **(SAFE | {"ADMIN_TWO_FACTOR": False, "GATEWAY_ROLE": "api"}))
+    assert found() == {}
+
+
+@pytest.mark.django_db
+def test_w010_warns_of_operators_who_see_nothing(config: Config) -> None:
+    User.objects.create_superuser("root")
+    User.objects.create_user("guest")
+    User.objects.create_user("viewer", is_staff=True).groups.add(Group.objects.get(name="viewer"))
+    assert found(["default"]) == {}
+    User.objects.create_user("ann", is_staff=True)
+    assert found(["default"])["gateway.W010"].msg.startswith("ann can sign in")
 
 
 def test_e002_refuses_a_short_secret_key(settings: Settings, config: Config) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
@@ -17,7 +18,16 @@ def broken(request: HttpRequest) -> HttpResponse:
     raise RuntimeError("a fault in a view")
 
 
-urlpatterns = [path("broken", broken), path("admin/broken", broken)]
+def forbidden(request: HttpRequest) -> HttpResponse:
+    raise PermissionDenied
+
+
+urlpatterns = [
+    path("broken", broken),
+    path("admin/broken", broken),
+    path("admin/forbidden", forbidden),
+    path("admin/form", HttpResponse),
+]
 handler500 = views.server_error
 
 
@@ -35,7 +45,9 @@ def test_the_landing_page_shows_how_to_call_and_where_to_operate(client: Client)
 
 def test_the_landing_page_loads_nothing_from_elsewhere(client: Client) -> None:
     page = client.get("/").content.decode()
-    assert not re.search(r"<(script|link|img|iframe)|@import|url\(|(src|href)=.https?:", page)
+    (icon,) = re.findall(r"<(?:script|link|img|iframe)[^>]*>", page)
+    assert 'href="/static/' in icon
+    assert not re.search(r"@import|url\(|(src|href)=.(https?:)?//", page)
 
 
 def test_an_api_process_offers_no_admin(client: Client, settings: Settings) -> None:
@@ -90,3 +102,28 @@ def test_a_fault_in_the_admin_is_a_page(client: Client) -> None:
     response = client.get("/admin/broken")
     assert response.status_code == 500
     assert response["content-type"].startswith("text/html")
+
+
+@pytest.mark.urls(__name__)
+@pytest.mark.parametrize(
+    ("method", "address", "status", "said"),
+    [
+        ("get", "/admin/broken", 500, "broken"),
+        ("get", "/admin/forbidden", 403, "No role of your account"),
+        ("post", "/admin/form", 403, "This form is no longer valid"),
+        ("get", "/admin/nowhere", 404, "There is no such page"),
+    ],
+)
+def test_what_goes_wrong_in_the_admin_is_a_page_of_ours(
+    method: str, address: str, status: int, said: str
+) -> None:
+    client = Client(raise_request_exception=False, enforce_csrf_checks=True)
+    response = getattr(client, method)(address)
+    assert response.status_code == status
+    page = response.content.decode()
+    assert said in page
+    assert 'href="/admin/"' in page
+    # Without one of its own the browser asks for /favicon.ico, which is not there.
+    assert 'rel="icon"' in page
+    assert "<script" not in page
+    assert " style=" not in page

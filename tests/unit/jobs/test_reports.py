@@ -15,7 +15,7 @@ from inference.errors import ErrorCode, TandemError
 from inference.events import Usage
 from inference.request import TextPart, ThinkingPart, ToolCallPart
 from jobs import ledger, reports
-from jobs.models import KeyUse, Price, RequestBody, UsageDay
+from jobs.models import Account, KeyUse, LedgerEntry, Price, RequestBody, UsageDay
 from tests.unit.jobs.trail import LONG_AGO, make_row
 
 pytestmark = pytest.mark.django_db
@@ -205,3 +205,42 @@ def test_a_team_without_an_account_has_a_balance_of_zero() -> None:
 def test_keys_that_were_never_used_are_left_out() -> None:
     KeyUse.objects.create(key_id=KEY, last_used_at=LONG_AGO)
     assert reports.last_used([KEY, uuid.uuid4()]) == {KEY: LONG_AGO}
+
+
+def book(number: int, made_at: datetime) -> int:
+    """Make an entry of team 1 as of a moment, and return its id."""
+    Account.objects.get_or_create(team_id=1)
+    entry = LedgerEntry.objects.create(
+        account_id=1,
+        number=number,
+        kind="topup",
+        reference=str(number),
+        amount_micros=1,
+        balance_after_micros=number,
+        created_at=made_at,
+    )
+    return entry.pk
+
+
+def test_entries_between_two_moments_are_found_by_their_ids() -> None:
+    start = datetime(2026, 8, 7, tzinfo=UTC)
+    ids = [book(hour + 1, start + timedelta(hours=hour)) for hour in range(6)]
+    at = {hour: start + timedelta(hours=hour, minutes=30) for hour in range(-1, 6)}
+    assert reports.entry_ids_between(at[1], at[3]) == (ids[2], ids[4])
+    assert reports.entry_ids_between(None, at[3]) == (0, ids[4])
+    assert reports.entry_ids_between(at[1], None) == (ids[2], ids[-1] + 1)
+    assert reports.entry_ids_between(at[-1], at[5]) == (0, ids[-1] + 1)
+    assert reports.entry_ids_between(at[5], None) == (ids[-1] + 1, ids[-1] + 1)
+
+
+def test_a_minute_is_allowed_for_entries_that_were_written_late() -> None:
+    noon = datetime(2026, 8, 7, 12, tzinfo=UTC)
+    late, on_time = book(1, noon + timedelta(seconds=20)), book(2, noon)
+    first, last = reports.entry_ids_between(noon, noon + timedelta(seconds=10))
+    assert first <= late
+    assert last > on_time
+
+
+def test_a_ledger_without_entries_has_none_between_any_moments() -> None:
+    first, last = reports.entry_ids_between(timezone.now(), None)
+    assert not LedgerEntry.objects.filter(pk__gte=first, pk__lt=last).exists()

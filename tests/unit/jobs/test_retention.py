@@ -13,7 +13,15 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from jobs import retention, seals, tasks
-from jobs.models import Account, AuditSeal, LedgerEntry, RequestBody, RequestRecord, UsageDay
+from jobs.models import (
+    Account,
+    AuditSeal,
+    LedgerEntry,
+    RequestBody,
+    RequestMinute,
+    RequestRecord,
+    UsageDay,
+)
 from jobs.retention import prune
 from jobs.seals import seal_batch
 from jobs.verification import Verification
@@ -189,3 +197,20 @@ def run(*arguments: str) -> str:
     out = StringIO()
     call_command(*arguments, stdout=out)
     return out.getvalue()
+
+
+def test_figures_of_minutes_go_after_a_week_or_with_their_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ages = (timedelta(days=8), timedelta(days=6), timedelta(days=2), timedelta())
+    for age in ages:
+        RequestMinute.objects.create(minute=NOW - age, team_id=1, model="m", outcome="completed")
+
+    def kept() -> set[timedelta]:
+        return {NOW - each.minute for each in RequestMinute.objects.all()}
+
+    assert prune(patience_s=60)
+    assert kept() == set(ages[1:])
+    set_ages(monkeypatch, bodies=30, rows=3)
+    assert prune(patience_s=60)
+    assert kept() == set(ages[2:])

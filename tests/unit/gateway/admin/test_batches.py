@@ -2,100 +2,35 @@
 
 from __future__ import annotations
 
-import uuid
-from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
 import pytest
-import uuid_utils
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
 from gateway.models import Team
-from jobs.models import Batch, RequestRecord, ResponseStream, StoredFile, StoredResponse, Work
+from jobs.models import RequestRecord
+from tests.unit.gateway.admin.rows import (
+    BATCHES,
+    NOON,
+    cancel,
+    make_batch,
+    make_file,
+    make_response,
+    make_row,
+    make_stream,
+)
 
 pytestmark = pytest.mark.django_db
 
-BATCHES = "/admin/jobs/batch/"
 ROWS = "/admin/jobs/work/"
 FILES = "/admin/jobs/storedfile/"
 RESPONSES = "/admin/jobs/storedresponse/"
 STREAMS = "/admin/jobs/responsestream/"
-NOON = datetime(2026, 8, 7, 12, tzinfo=UTC)
-KEY_ID = uuid.uuid4()
 # What an engine is given, and what it answered, may each be megabytes.
 LARGE = ('"request"', '"answer"', '"echo"', '"body"', '"items"', '"events"')
-
-
-def new_id() -> uuid.UUID:
-    return uuid.UUID(str(uuid_utils.uuid7()))
-
-
-def make_batch(**fields: Any) -> Batch:
-    empty: dict[str, Any] = {
-        "id": new_id(),
-        "form": "openai",
-        "team_id": 7,
-        "team_name": "blue",
-        "key_id": KEY_ID,
-        "endpoint": "/v1/chat/completions",
-        "model": "tiny",
-        "status": "in_progress",
-        "expires_at": NOON + timedelta(days=1),
-    }
-    return Batch.objects.create(**(empty | fields))
-
-
-def make_row(batch: Batch | None, line: int = 1, **fields: Any) -> Work:
-    empty: dict[str, Any] = {
-        "id": new_id(),
-        "batch": batch,
-        "line": line,
-        "custom_id": f"row-{line}",
-        "team_id": 7,
-        "key_id": KEY_ID,
-        "dialect": "chat",
-        "model": "tiny",
-        "lane": "batch",
-        "rank": 3,
-        "deadline_at": NOON + timedelta(days=1),
-        "request": b"x",
-    }
-    return Work.objects.create(**(empty | fields))
-
-
-def make_file(**fields: Any) -> StoredFile:
-    empty: dict[str, Any] = {
-        "id": new_id(),
-        "team_id": 7,
-        "filename": "rows.jsonl",
-        "purpose": "batch",
-        "size_bytes": 10,
-        "digest": bytes(range(32)),
-        "name": "7/rows",
-    }
-    return StoredFile.objects.create(**(empty | fields))
-
-
-def make_response(**fields: Any) -> StoredResponse:
-    empty: dict[str, Any] = {
-        "id": new_id(),
-        "team_id": 7,
-        "key_id": KEY_ID,
-        "model": "tiny",
-        "lane": "background",
-        "background": True,
-        "deadline_at": NOON + timedelta(days=1),
-        "expires_at": NOON + timedelta(days=30),
-    }
-    return StoredResponse.objects.create(**(empty | fields))
-
-
-def make_stream(**fields: Any) -> ResponseStream:
-    return ResponseStream.objects.create(**({"id": new_id(), "team_id": 7} | fields))
-
 
 MAKERS = [
     (BATCHES, make_batch),
@@ -257,7 +192,8 @@ def test_rows_are_narrowed_by_a_batch_under_any_name_and_by_no_outcome_of_all(
     assert shown(admin_client, f"{ROWS}?batch=batch_{batch.pk}") == [str(row.pk)]
     assert shown(admin_client, f"{ROWS}?batch=nonsense") == []
     assert shown(admin_client, f"{ROWS}?outcome=failed") == [str(other.pk), str(row.pk)]
-    assert "By outcome" not in admin_client.get(ROWS).content.decode()
+    assert 'name="outcome"' not in admin_client.get(ROWS).content.decode()
+    assert 'name="outcome"' in admin_client.get(f"{ROWS}?batch={batch.pk}").content.decode()
 
 
 @pytest.mark.parametrize(
@@ -292,10 +228,18 @@ def test_a_file_s_digest_is_shown_in_hexadecimal(admin_client: Client) -> None:
     assert bytes(range(32)).hex() in page
 
 
-def cancel(client: Client, path: str, *rows: Any) -> str:
-    """Choose rows and cancel them; return the page that comes then."""
-    chosen = {"action": "cancel", "_selected_action": [str(row.pk) for row in rows]}
-    return client.post(path, chosen, follow=True).content.decode()
+@pytest.mark.parametrize(("path", "make"), [(BATCHES, make_batch), (RESPONSES, make_response)])
+def test_cancelling_asks_first(admin_client: Client, path: str, make: Any) -> None:
+    row = make()
+    for page in (
+        cancel(admin_client, path, row, confirmed=""),
+        admin_client.get(f"{path}{row.pk}/cancel_this/").content.decode(),
+    ):
+        assert "This cannot be undone" in page
+        assert str(row.pk) in page
+    was = row.status
+    row.refresh_from_db()
+    assert row.status == was
 
 
 def test_batches_are_cancelled_and_those_that_are_over_stay_as_they_are(

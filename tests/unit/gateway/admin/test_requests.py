@@ -79,6 +79,18 @@ def test_the_list_takes_the_same_few_queries_however_many_requests_there_are(
     assert "0.000019" in page
 
 
+def test_the_way_to_all_of_them_is_offered_where_some_are_left_out(admin_client: Client) -> None:
+    make_record()
+    assert "Show all" not in admin_client.get(REQUESTS).content.decode()
+    assert "Show all" in admin_client.get(f"{REQUESTS}?model=tiny").content.decode()
+    assert "Show all" in admin_client.get(f"{REQUESTS}?q={uuid.uuid4()}").content.decode()
+
+
+def test_moments_are_shown_to_the_second(admin_client: Client) -> None:
+    make_record()
+    assert "2026-08-07 12:00:00" in admin_client.get(REQUESTS).content.decode()
+
+
 @pytest.mark.parametrize("prefix", ["", "msg_", "req_", "resp_", "chatcmpl-", "  "])
 def test_a_request_is_found_by_its_id_under_any_name(admin_client: Client, prefix: str) -> None:
     record, _ = make_record(), make_record()

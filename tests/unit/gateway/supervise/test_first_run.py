@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth import authenticate, get_user_model
+from django.test import RequestFactory
 
 from gateway.keys import digest, load_principals
 from gateway.supervise import first_run
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.django_db
 
 def test_the_operator_can_log_in_with_the_password_shown() -> None:
     password = first_run.make_operator()
-    user = authenticate(username="admin", password=password)
+    request = RequestFactory().post("/admin/login/")
+    user = authenticate(request, username="admin", password=password)
     assert user is not None
     assert user.is_superuser
 

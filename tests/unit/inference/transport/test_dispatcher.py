@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -12,106 +11,16 @@ import pytest
 import redis.asyncio
 
 from inference.errors import ErrorCode, TandemError
-from inference.events import Event, Failed, Finished, FinishReason, Started, TextDelta, Usage
-from inference.request import GenerationRequest, Lane, Message, Role, Sampling, TextPart
+from inference.events import Event, Failed, Started, TextDelta
+from inference.request import Lane
 from inference.transport.dispatcher import Dispatcher
-from inference.transport.frames import (
-    Accepted,
-    Cancel,
-    CancelReason,
-    EngineReport,
-    EngineState,
-    Frame,
-    QueueEntry,
-    decode_cancel,
-    decode_entry,
-    encode,
-)
+from inference.transport.frames import Accepted, Cancel, CancelReason, EngineState, QueueEntry
 from inference.transport.keys import Keys
 from inference.transport.options import TransportOptions
 from inference.transport.run import Bell, Run
 from tests.conftest import Eventually
-from tests.streams import entries_of, until
-
-FINISHED = Finished(
-    reason=FinishReason.END, usage=Usage(prompt_tokens=1, cached_tokens=0, output_tokens=1)
-)
-
-
-def make_request(
-    request_id: str = "r1", timeout_s: float = 60, lane: Lane = Lane.REALTIME
-) -> GenerationRequest:
-    return GenerationRequest(
-        id=request_id,
-        model="m",
-        messages=(Message(role=Role.USER, parts=(TextPart("hi"),)),),
-        sampling=Sampling(max_tokens=1),
-        deadline_s=time.time() + timeout_s,
-        lane=lane,
-    )
-
-
-class Engine:
-    """An engine's traces in Redis."""
-
-    def __init__(
-        self,
-        client: redis.asyncio.Redis,
-        keys: Keys,
-        engine_id: str,
-        lane: Lane = Lane.REALTIME,
-    ) -> None:
-        self._client = client
-        self._keys = keys
-        self.engine_id = engine_id
-        self._queue = keys.queue("m", lane)
-
-    async def live(self, state: EngineState = EngineState.READY) -> None:
-        report = EngineReport(
-            engine_id=self.engine_id,
-            model="m",
-            host="h",
-            pid=1,
-            state=state,
-            capacity=1,
-            in_flight=0,
-            kv_use=None,
-            started_at_s=0,
-            reason="because",
-        )
-        await self._client.sadd(self._keys.engines, self.engine_id)
-        await self._client.set(self._keys.engine(self.engine_id), encode(report))
-
-    async def die(self) -> None:
-        await self._client.delete(self._keys.engine(self.engine_id))
-
-    async def waiting(self) -> list[QueueEntry]:
-        entries = await entries_of(self._client, self._queue)
-        return [decode_entry(fields[b"r"]) for _, fields in entries]
-
-    async def take(self) -> QueueEntry:
-        """Wait for a request and accept it."""
-        (entry_id, fields), *_ = await until(partial(entries_of, self._client, self._queue))
-        await self._client.xdel(self._queue, entry_id)
-        entry = decode_entry(fields[b"r"])
-        await self.say(entry, 0, Accepted(self.engine_id))
-        return entry
-
-    async def say(self, entry: QueueEntry, seq: int, *bodies: Accepted | Event) -> None:
-        frames = [
-            Frame(entry.request.id, entry.attempt, self.engine_id, number, each)
-            for number, each in enumerate(bodies, seq)
-        ]
-        await self._client.xadd(self._keys.reply(entry.gateway_id), {"f": encode(frames)})
-
-    async def cancelled(self) -> Cancel:
-        """Wait for a cancel."""
-        control = self._keys.control(self.engine_id)
-        (_, fields), *_ = await until(partial(entries_of, self._client, control))
-        return decode_cancel(fields[b"c"])
-
-    async def has_none_waiting(self) -> bool:
-        return not await self.waiting()
+from tests.streams import until
+from tests.unit.inference.transport.played_engine import FINISHED, Engine, make_request
 
 
 @pytest.fixture
@@ -462,3 +371,40 @@ async def test_a_gateway_that_stops_sends_nothing_more(
         await stopped.submit(make_request("r2"), max_waiting=None)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     await stopped.close()
+
+
+async def test_what_waits_for_an_engine_that_is_drained_is_refused_and_what_it_runs_is_not(
+    dispatcher: Dispatcher, engine: Engine
+) -> None:
+    served = await dispatcher.submit(make_request("r1"), max_waiting=9)
+    entry = await engine.take()
+    await engine.say(entry, 1, Started(1), TextDelta("a"))
+    waiting = await dispatcher.submit(make_request("r2"), max_waiting=9)
+    await engine.live(EngineState.DRAINING)
+
+    (failed,) = await rest_of(waiting)
+    assert isinstance(failed, Failed)
+    assert failed.code is ErrorCode.NO_ENGINE
+    await until(engine.has_none_waiting)
+
+    await engine.say(entry, 3, FINISHED)
+    assert (await rest_of(served))[-1] == FINISHED
+
+
+async def test_what_waits_for_a_model_with_another_engine_goes_on_waiting(
+    dispatcher: Dispatcher, engine: Engine, client: redis.asyncio.Redis, keys: Keys
+) -> None:
+    other = Engine(client, keys, "e2")
+    await other.live()
+    run = await dispatcher.submit(make_request(), max_waiting=9)
+    await engine.live(EngineState.DRAINING)
+    await until(partial(_is_seen_draining, dispatcher))
+    await dispatcher.engines.refresh()
+    entry = await other.take()
+    await other.say(entry, 1, FINISHED)
+    assert await rest_of(run) == [FINISHED]
+
+
+async def _is_seen_draining(dispatcher: Dispatcher) -> bool:
+    states = {report.engine_id: report.state for report in dispatcher.engines.of("m")}
+    return states == {"e1": EngineState.DRAINING, "e2": EngineState.READY}

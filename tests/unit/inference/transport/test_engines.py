@@ -142,3 +142,20 @@ async def test_an_engine_of_another_version_is_not_there(
     await client.set(keys.engine("e1"), msgspec.msgpack.encode({"surprise": 1}))
     await view.refresh()
     assert list(view.all()) == []
+
+
+async def test_an_engine_that_drains_says_so_from_the_second_look_on(
+    client: redis.asyncio.Redis, keys: Keys, options: TransportOptions
+) -> None:
+    """What it took last has been told by then."""
+    seen: list[str] = []
+    view = EngineView(client, keys, options, seen.append, lambda: seen.append("drains"))
+    for state in (EngineState.READY, EngineState.DRAINING):
+        await report(client, keys, state)
+        await view.refresh()
+    assert seen == []
+    await view.refresh()
+    assert seen == ["drains"]
+    await report(client, keys)
+    await view.refresh()
+    assert seen == ["drains"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -12,7 +13,14 @@ from inference.request import GenerationRequest, Lane, Message, Role, Sampling, 
 from inference.transport import intake as intake_module
 from inference.transport import streams as streams_module
 from inference.transport.courier import Courier
-from inference.transport.frames import Accepted, Cancel, QueueEntry, decode_frames, encode
+from inference.transport.frames import (
+    Accepted,
+    Cancel,
+    Order,
+    QueueEntry,
+    decode_frames,
+    encode,
+)
 from inference.transport.intake import Intake
 from inference.transport.keys import GROUP, Keys
 from inference.transport.options import TransportOptions
@@ -186,14 +194,31 @@ async def test_a_request_that_cannot_be_read_is_dropped(
     assert await client.xlen(queue) == 1
 
 
-async def test_cancels_come_in_order_from_before_and_after_it_looked(
+async def test_what_it_is_told_comes_in_order_from_before_and_after_it_looked(
     client: redis.asyncio.Redis, keys: Keys, intake: Intake
 ) -> None:
-    cancels = intake.cancels()
+    told = intake.control()
     for attempt in range(3):
         sent = Cancel(request_id="r1", attempt=attempt)
         await client.xadd(keys.control("e1"), {"c": encode(sent)})
-        assert await anext(cancels) == sent
+        assert await anext(told) == sent
+    await client.xadd(keys.control("e1"), {"o": "reload"})
+    assert await anext(told) is Order.RELOAD
+
+
+async def test_what_it_is_told_by_another_version_is_passed_over(
+    client: redis.asyncio.Redis, keys: Keys, intake: Intake
+) -> None:
+    messages: list[dict[Any, Any]] = [
+        {"x": b""},
+        {"c": b"\xc1"},
+        {"o": b"dance"},
+        {"o": b"\xff"},
+        {"o": b"drain"},
+    ]
+    for fields in messages:
+        await client.xadd(keys.control("e1"), fields)
+    assert await anext(intake.control()) is Order.DRAIN
 
 
 async def test_closing_leaves_what_was_not_confirmed_to_others(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -342,6 +343,16 @@ def test_an_end_that_is_told_first_and_names_no_model_is_billed_as_what_was_aske
     charge = bill(*told, asked, completed(ID, AT_S, attempt=1))
     assert charge is not None
     assert (charge.price_id, charge.cost_micros) == (1, 130)
+
+
+@pytest.mark.parametrize("others", [[admitted(ID, AT_S)], []])
+def test_a_closing_that_names_no_model_is_about_the_one_that_was_asked_for(
+    others: list[Record],
+) -> None:
+    said = [completed(ID, AT_S, attempt=n) for n in range(2)]
+    for order in permutations([*others, *said, closed(ID, AT_S, attempts=2)]):
+        row = make_row(*order)
+        assert (row.model, row.requested_model) == ("m", "")
 
 
 def test_a_failure_before_the_fallback_settles_nothing() -> None:

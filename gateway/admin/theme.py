@@ -1,0 +1,183 @@
+"""The theme under names of our own. No other module imports it, so that it can be changed.
+
+Templates extend `admin/base_site.html` and the like, which every theme for Django's admin has; what
+they include of this theme by its own name goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django import forms
+from django.contrib import admin
+from django.db.models import ManyToManyField
+from django.utils.functional import lazy
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold import decorators, widgets
+from unfold.contrib.filters import admin as theme_filters
+from unfold.enums import ActionVariant
+from unfold.forms import AdminPasswordChangeForm as PasswordChangeForm
+from unfold.forms import AuthenticationForm, UserChangeForm, UserCreationForm
+
+if TYPE_CHECKING:
+    from django.contrib.admin import AdminSite, TabularInline
+
+    _ModelAdmin = admin.ModelAdmin[Any]
+    _ChoiceFilter = admin.ChoicesFieldListFilter
+    _OptionFilter = admin.SimpleListFilter
+    _TextFilter = admin.SimpleListFilter
+    _RelatedFilter = admin.RelatedFieldListFilter
+    _YesNoFilter = admin.BooleanFieldListFilter
+else:
+    from unfold.admin import ModelAdmin as _ModelAdmin
+    from unfold.admin import TabularInline
+    from unfold.sites import UnfoldAdminSite as AdminSite
+
+    _ChoiceFilter = theme_filters.ChoicesDropdownFilter
+    _OptionFilter = theme_filters.DropdownFilter
+    _RelatedFilter = theme_filters.RelatedDropdownFilter
+    _TextFilter = theme_filters.TextFilter
+    _YesNoFilter = theme_filters.BooleanRadioFilter
+
+__all__ = [
+    "RANGE_TEMPLATE",
+    "AdminSite",
+    "AuthenticationForm",
+    "CheckboxSelectMultiple",
+    "ChoiceFilter",
+    "DateTimeInput",
+    "ModelAdmin",
+    "NumberInput",
+    "OptionFilter",
+    "PasswordChangeForm",
+    "RelatedFilter",
+    "Select",
+    "SplitDateTime",
+    "TabularInline",
+    "TextFilter",
+    "TextInput",
+    "Textarea",
+    "UserChangeForm",
+    "UserCreationForm",
+    "YesNoFilter",
+    "button",
+    "display",
+    "link",
+    "when_shown",
+]
+
+_Shown = TypeVar("_Shown", bound=Callable[..., Any])
+
+RANGE_TEMPLATE = "unfold/filters/filters_datetime_range.html"
+"""Shows a filter that is a form: its `choices` yield `{"form": …}`."""
+
+CheckboxSelectMultiple = widgets.UnfoldAdminCheckboxSelectMultipleWidget
+NumberInput = widgets.UnfoldAdminDecimalFieldWidget
+Select = widgets.UnfoldAdminSelectWidget
+SplitDateTime = widgets.UnfoldAdminSplitDateTimeWidget
+Textarea = widgets.UnfoldAdminTextareaWidget
+TextInput = widgets.UnfoldAdminTextInputWidget
+
+
+class ModelAdmin(_ModelAdmin):
+    """What every page of a table looks like. Filters apply together, when they are sent."""
+
+    list_filter_submit = True
+    list_fullwidth = True
+    compressed_fields = True
+    warn_unsaved_form = True
+    # Django's two lists side by side are wider than a laptop's screen, and hard to use by ear.
+    formfield_overrides = {ManyToManyField: {"widget": CheckboxSelectMultiple}}
+
+
+class DateTimeInput(forms.DateTimeInput):
+    """One native field for a moment: it needs no script, and phones have a picker for it."""
+
+    input_type = "datetime-local"
+
+    def __init__(self, label: str) -> None:
+        classes = " ".join(widgets.DATETIME_CLASSES)
+        super().__init__({"class": classes, "aria-label": label}, format="%Y-%m-%dT%H:%M")
+
+
+class _SelectForm(forms.Form):
+    """A filter's options as a native select."""
+
+    def __init__(
+        self, name: str, label: str, choices: Any, *, multiple: bool = False, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        field = forms.MultipleChoiceField if multiple else forms.ChoiceField
+        self.fields[name] = field(label=label, required=False, choices=choices, widget=Select)
+
+
+class ChoiceFilter(_ChoiceFilter):
+    """By a field that has choices."""
+
+    form_class = _SelectForm
+
+
+class OptionFilter(_OptionFilter):
+    """Like Django's `SimpleListFilter`."""
+
+    form_class = _SelectForm
+
+
+class RelatedFilter(_RelatedFilter):
+    """By a foreign key; for tables of few rows."""
+
+    form_class = _SelectForm
+
+
+class TextFilter(_TextFilter):
+    """By what is typed. Subclasses have a title, a parameter_name and a queryset."""
+
+
+class YesNoFilter(_YesNoFilter):
+    """By a field that is true or false."""
+
+
+def button(
+    description: str, *, permissions: Iterable[str], icon: str = "", is_dangerous: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a method the target of a button, to be named in `actions_list` or `actions_detail`.
+
+    It is reached by GET, and so must change nothing: it asks, or answers. The permissions are
+    those of `has_…_permission` and are checked when it is called, too.
+    """
+    variant = ActionVariant.DANGER if is_dangerous else ActionVariant.DEFAULT
+    decorate: Callable[[Callable[..., Any]], Callable[..., Any]] = decorators.action(
+        description=description,
+        permissions=list(permissions),
+        icon=icon or None,
+        variant=variant,
+    )
+    return decorate
+
+
+def display(*, description: str, label: Mapping[Any, str]) -> Callable[[_Shown], _Shown]:
+    """Show what a method returns in a colour: of the pair (key, text), the key's in `label`.
+
+    For lists; a read-only page shows the field itself.
+    """
+    decorate: Callable[[_Shown], _Shown] = decorators.display(
+        description=description, label=dict(label)
+    )
+    return decorate
+
+
+def when_shown(method: Callable[..., str]) -> Callable[..., str]:
+    """Let a method be carried out when what it returns is shown.
+
+    The theme asks each method of a read-only page twice, the first time for nothing but what kind
+    of thing it returns. For those that ask the database.
+    """
+    carried_out: Callable[..., str] = lazy(method, SafeString)
+    return carried_out
+
+
+def link(address: str, text: object) -> SafeString:
+    """Return a link as the theme shows it within text."""
+    return format_html('<a href="{}" class="text-link">{}</a>', address, text)

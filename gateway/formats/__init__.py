@@ -1,0 +1,1 @@
+"""How dates and times are written, by language, as Django's `FORMAT_MODULE_PATH` finds it."""

@@ -1,0 +1,66 @@
+"""The admin site: its own tables, and the way to each page."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Permission
+from django.test import Client, RequestFactory
+from django.urls import reverse
+
+from gateway.admin.site import NAVIGATION, OperatorSite, navigation
+from gateway.admin.theme import ModelAdmin
+from jobs.models import RequestRecord
+from tests.unit.gateway.admin.operators import sign_in
+from tests.unit.gateway.admin.rows import NOON, new_id
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_site_has_nothing_that_others_registered() -> None:
+    assert isinstance(admin.site, OperatorSite)
+    strange = [each for each in admin.site._registry.values() if not isinstance(each, ModelAdmin)]
+    assert strange == []
+    apps_shown = {model._meta.app_label for model in admin.site._registry}
+    assert apps_shown == {"admin", "auth", "axes", "gateway", "inference", "jobs"}
+
+
+def test_every_table_is_in_the_navigation_once() -> None:
+    names = [entry.name for entries in NAVIGATION.values() for entry in entries]
+    assert len(names) == len(set(names))
+    tables = {
+        f"{model._meta.app_label}_{model._meta.model_name}_changelist"
+        for model in admin.site._registry
+    }
+    assert tables <= set(names)
+    for name in names:
+        assert reverse(f"admin:{name}")
+
+
+def test_every_entry_takes_a_permission_that_exists() -> None:
+    found = Permission.objects.select_related("content_type")
+    existing = {f"{each.content_type.app_label}.{each.codename}" for each in found}
+    asked = {entry.permission for entries in NAVIGATION.values() for entry in entries}
+    assert asked - {""} <= existing
+
+
+def test_an_operator_is_shown_the_way_to_what_the_role_may_see(client: Client) -> None:
+    def titles(role: str) -> set[str]:
+        request = RequestFactory().get("/admin/")
+        request.user = sign_in(client, role, name=role or "nobody")
+        groups = navigation(request)
+        return {item["title"] for group in groups for item in group["items"]}
+
+    nobody, viewer, owner = titles(""), titles("viewer"), titles("owner")
+    assert "Requests" not in nobody
+    assert {"Requests", "Ledger", "Engines", "Dashboard"} <= viewer
+    assert owner - viewer == {
+        *("Accounts", "Roles", "Changes", "Sign-ins", "Failed sign-ins"),
+        *("Playground", "New batch"),
+    }
+
+
+def test_the_search_finds_a_request_by_its_id(admin_client: Client) -> None:
+    record = RequestRecord.objects.create(id=new_id(), created_at=NOON, team_id=7, model="tiny")
+    page = admin_client.get(f"/admin/search/?s=msg_{record.pk}&extended=1").content.decode()
+    assert f"/admin/jobs/requestrecord/{record.pk}/change/" in page

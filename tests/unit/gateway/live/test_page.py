@@ -1,0 +1,50 @@
+"""The page that shows it: where it connects, and that all that it loads is ours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.staticfiles import finders
+from django.test import Client
+
+from gateway.config import BASE_DIR
+from gateway.sockets import LIVE_PATH
+
+SCRIPTS = BASE_DIR / "gateway" / "static" / "gateway"
+
+
+@pytest.mark.django_db
+def test_it_connects_to_the_socket_that_there_is(admin_client: Client) -> None:
+    page = admin_client.get("/admin/").content.decode()
+    assert f'data-live="{LIVE_PATH}"' in page
+
+
+@pytest.mark.django_db
+def test_it_is_for_every_operator_and_nobody_else(client: Client) -> None:
+    assert client.get("/admin/").status_code == 302
+    client.force_login(User.objects.create_user("viewer", is_staff=True))
+    assert 'id="board"' in client.get("/admin/").content.decode()
+
+
+@pytest.mark.django_db
+def test_all_that_it_loads_is_there(admin_client: Client) -> None:
+    page = admin_client.get("/admin/").content.decode()
+    loaded = re.findall(r'"/static/(gateway/[^"]+)"', page)
+    assert "gateway/dashboard/main.js" in loaded
+    assert [path for path in loaded if finders.find(path) is None] == []
+
+
+@pytest.mark.parametrize(
+    "script", sorted((SCRIPTS / "dashboard").glob("*.js")), ids=lambda p: p.name
+)
+def test_a_script_imports_what_is_there(script: Path) -> None:
+    imported = re.findall(r'^import .* from "([^"]+)";$', script.read_text(), re.MULTILINE)
+    assert [name for name in imported if not (script.parent / name).is_file()] == []
+
+
+def test_what_is_shown_is_never_read_as_html() -> None:
+    scripts = "".join(path.read_text() for path in (SCRIPTS / "dashboard").glob("*.js"))
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts)
