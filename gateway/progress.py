@@ -26,6 +26,8 @@ from inference.errors import TandemError
 from jobs.models import Batch
 
 _LOOK_EVERY_S = 0.5
+# How long somebody who was logged out, or whose key was revoked, is told more.
+_CHECK_EVERY_S = 15.0
 # How much of what is known of the pace the last look counts for.
 _NEWEST = 0.2
 # Closing codes, which pages can tell apart; those from 4000 up are free to use.
@@ -103,7 +105,7 @@ class BatchProgress(AsyncWebsocketConsumer):  # type: ignore[misc]
         elif batch is None or (teams is not None and batch[1] not in teams):
             await self.close(UNKNOWN)
         else:
-            self._watching = asyncio.create_task(self._watch(batch[0]))
+            self._watching = asyncio.create_task(self._watch(*batch))
 
     async def disconnect(self, code: int) -> None:
         """Stop looking."""
@@ -130,9 +132,10 @@ class BatchProgress(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def _look(self, batch_id: str) -> tuple[Progress, int] | None:
         return await self._services.database.run(partial(_read, batch_id))
 
-    async def _watch(self, progress: Progress) -> None:
+    async def _watch(self, progress: Progress, team_id: int) -> None:
         pace = Pace()
         shown: Progress | None = None
+        check_at_s = time.monotonic() + _CHECK_EVERY_S
         while True:
             if progress != shown:
                 left_s = pace.time_left_s(time.monotonic(), progress.ended_rows, progress.total)
@@ -144,6 +147,12 @@ class BatchProgress(AsyncWebsocketConsumer):  # type: ignore[misc]
                 return
             await asyncio.sleep(_LOOK_EVERY_S)
             try:
+                if time.monotonic() >= check_at_s:
+                    teams = await self._teams()
+                    check_at_s = time.monotonic() + _CHECK_EVERY_S
+                    if teams is not None and team_id not in teams:
+                        await self.close(DENIED)
+                        return
                 found = await self._look(progress.id)
             except TandemError:
                 # The database is away: it shows what is new once it is back.

@@ -58,6 +58,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "gateway.content_policy.ContentPolicyMiddleware",
+    # Ahead of the sessions, whose names are read from the database.
+    "gateway.null_characters.NullCharacterMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -112,6 +114,7 @@ AUTHENTICATION_BACKENDS = [
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_CLIENT_IP_CALLABLE = "gateway.admin.sign_in.address_of"
 AXES_LOCKOUT_CALLABLE = "gateway.admin.sign_in.locked_out"
 AXES_RESET_ON_SUCCESS = True
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "otp_token"]
@@ -156,7 +159,7 @@ UNFOLD = {
     "SHOW_BACK_BUTTON": True,
     "ACCOUNT": {"navigation": "gateway.admin.site.account_links"},
     "SIDEBAR": {"navigation": "gateway.admin.site.navigation", "command_search": True},
-    "COMMAND": {"search_models": True},
+    "COMMAND": {"search_callback": "gateway.admin.search.find_rows"},
 }
 
 # Tasks are short wake-ups; the truth is in the database. The time-outs are what lets a worker

@@ -108,7 +108,7 @@ class McpServer(models.Model):
         default=list,
         blank=True,
         validators=[validate_names],
-        help_text="The program and its arguments, as a JSON list of strings.",
+        help_text="The program and its arguments, each on a line of its own.",
     )
     url = models.CharField(
         max_length=500,
@@ -128,7 +128,7 @@ class McpServer(models.Model):
         default=list,
         blank=True,
         validators=[validate_names],
-        help_text="The tools that models may call, as a JSON list of strings. Empty: all.",
+        help_text="The tools that models may call, one name on each line. Empty: all.",
     )
     timeout_s = models.FloatField(
         default=30, validators=[MinValueValidator(0.1)], help_text="Longest time for one call."
@@ -191,7 +191,10 @@ class Model(models.Model):
     )
     display_name = models.CharField(max_length=200, blank=True)
     aliases = models.JSONField(
-        default=list, blank=True, help_text="Other names for it, as a JSON list of strings."
+        default=list,
+        blank=True,
+        help_text="Other names that callers may use for it, one on each line. Matched without "
+        "regard to case.",
     )
     backend = models.CharField(max_length=20, choices=Backend, default=Backend.VLLM)
     weights = models.CharField(
@@ -299,8 +302,9 @@ class Model(models.Model):
     )
     tool_recursion_limit = models.PositiveIntegerField(
         default=10,
-        help_text="How often in one answer the servers' tools are run before the model must "
-        "come to an end. 0: they are not offered.",
+        help_text="How many rounds of calls of these tools one answer may have before the model "
+        "must come to an end; a round may make several calls. 0: no tools, and requests that "
+        "bring MCP servers along are refused.",
     )
     chat_template = models.CharField(
         max_length=500, blank=True, help_text="A template file instead of the model's own."

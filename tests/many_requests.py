@@ -128,7 +128,14 @@ INSERT INTO jobs_requestbody (record_id, created_at)
 SELECT id, created_at FROM jobs_requestrecord ORDER BY created_at DESC LIMIT %(count)s / 50
 """
 
-TABLES = ("jobs_requestrecord", "jobs_requestbody", "jobs_ledgerentry", "jobs_usageday")
+TABLES = (
+    "jobs_requestrecord",
+    "jobs_requestbody",
+    "jobs_ledgerentry",
+    "jobs_usageday",
+    "jobs_requestminute",
+    "jobs_latencyminute",
+)
 
 
 @dataclass(frozen=True)

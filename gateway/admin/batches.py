@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -15,9 +15,9 @@ from django.utils.safestring import SafeString
 
 from gateway.admin.cancelling import cancel_each
 from gateway.admin.filters import TeamFilter, TimeFilter, moment_text
-from gateway.admin.links import change_link, key_link, list_link, team_link
+from gateway.admin.links import change_link, key_link, list_link, live_link, team_link
 from gateway.admin.money import units
-from gateway.admin.pages import AskingAdmin, Question, RecordAdmin, RequestSearch
+from gateway.admin.pages import AskingAdmin, Question, RecordAdmin, RequestSearch, row_of
 from gateway.admin.theme import ChoiceFilter, button, display
 from jobs import batches
 from jobs.models import Batch, LedgerEntry, RequestRecord, StoredFile, Work
@@ -48,10 +48,9 @@ class BatchAdmin(AskingAdmin, RequestSearch, RecordAdmin):
     request_field = "pk"
     search_help_text = "The id of a batch, such as batch_… or msgbatch_… ."
     list_display = [
-        *("created_at", "id", "state", "progress", "failed", "team", "model", "expires_at"),
-        *("cost", "form", "endpoint"),
+        *("created_at", "batch", "state", "rows_ended", "team", "model", "deadline", "cost"),
     ]
-    list_display_links = ["id"]
+    list_display_links = ["created_at"]
     list_filter = [
         ("status", ChoiceFilter),
         ("form", ChoiceFilter),
@@ -109,6 +108,22 @@ class BatchAdmin(AskingAdmin, RequestSearch, RecordAdmin):
     def state(self, batch: Batch) -> tuple[str, str]:
         """Return the status in its colour."""
         return batch.status, batch.get_status_display()
+
+    @admin.display
+    def batch(self, batch: Batch) -> SafeString:
+        """Return the way to its live page."""
+        return live_link(batch)
+
+    @admin.display(description="rows ended")
+    def rows_ended(self, batch: Batch) -> str:
+        """Return how far it is, and how many of its rows have failed."""
+        failed = f", {batch.failed:,} failed" if batch.failed else ""
+        return f"{self.progress(batch)}{failed}"
+
+    @admin.display(description="deadline")
+    def deadline(self, batch: Batch) -> datetime | None:
+        """Return when its window ends; nothing once it is over."""
+        return None if batch.ended_at else batch.expires_at
 
     @admin.display
     def team(self, batch: Batch) -> SafeString:
@@ -175,10 +190,10 @@ class BatchAdmin(AskingAdmin, RequestSearch, RecordAdmin):
         """Let rows that run end, and begin no others."""
         return cancel_each(self, request, queryset, _CANCEL, lambda batch: batches.cancel(batch.pk))
 
-    @button("Live page", permissions=["view"], icon="timeline")
+    @button("Progress and results", permissions=["view"], icon="timeline")
     def live_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Lead to the page that shows how it gets on, its errors and its results."""
-        return redirect("admin:batch_page", object_id)
+        return redirect("admin:batch_page", row_of(self, request, object_id).pk)
 
     @button("Cancel", permissions=["cancel"], icon="cancel", is_dangerous=True)
     def cancel_this(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
 from gateway.admin.connections import Check, ConnectionAdmin
+from gateway.admin.lines import NamesField, at_line, lines_of
 from gateway.admin.pages import NudgingAdmin
 from gateway.admin.theme import ChoiceFilter, YesNoFilter
 from inference.catalogue import ModelEntry, load_catalogue, load_upstreams
 from inference.fallbacks import fallback_fault
 from inference.models import Model, Upstream
-from inference.names import claimed_twice
 from inference.transport.nudge import Topic
 from inference.upstreams import read_options
 
@@ -32,16 +32,12 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 class ModelForm(_ModelForm):
     """One catalogue entry, checked against the others."""
 
-    def clean_aliases(self) -> list[str]:
-        """Accept a list of names only."""
-        aliases = self.cleaned_data["aliases"]
-        if not isinstance(aliases, list) or not all(
-            isinstance(alias, str) and alias.strip() == alias != "" for alias in aliases
-        ):
-            raise forms.ValidationError(
-                'Must be a JSON list of names, such as ["fast", "claude-sonnet-4-5"].'
-            )
-        return aliases
+    class Meta:
+        """Aliases are typed as lines."""
+
+        model = Model
+        fields = "__all__"
+        field_classes: ClassVar = {"aliases": NamesField}
 
     def clean_engine_options(self) -> dict[str, Any]:
         """Accept an object only."""
@@ -89,14 +85,21 @@ class ModelForm(_ModelForm):
         own_id = data.get("id", self.instance.id)
         if not own_id:
             return
-        others = Model.objects.exclude(pk=own_id).values_list("id", "aliases")
-        own = (own_id, data.get("aliases", []))
-        for name, ids in claimed_twice([own, *others]).items():
-            if own_id in ids:
-                taken_by = ", ".join(other for other in ids if other != own_id)
-                field = "id" if name == own_id.lower() else "aliases"
-                message = f"The name {name!r} is taken by {taken_by}."
-                self.add_error(field if field in self.fields else None, message)
+        self._check_names(own_id)
+
+    def _check_names(self, own_id: str) -> None:
+        """Refuse an id and aliases by which callers reach another model."""
+        taken: dict[str, str] = {}
+        for other, aliases in Model.objects.exclude(pk=own_id).values_list("id", "aliases"):
+            taken |= {alias.lower(): f"is an alias of the model {other}" for alias in aliases}
+            taken[other.lower()] = f"is the id of the model {other}"
+        if (how := taken.get(own_id.lower())) and "id" in self.fields:
+            self.add_error("id", f"“{own_id}” {how} already. Choose another.")
+        # As typed, and not as cleaned: faults are named by their lines.
+        for line in lines_of(self.data.get(self.add_prefix("aliases")) or ""):
+            if how := taken.get(line.text.lower()):
+                text = f"“{line.text}” {how} already. Choose another name, or take it away there."
+                self.add_error("aliases", at_line(line.number, text))
 
     def _check_fallback(self, fallback: Model | None) -> None:
         """Refuse a chain, of which only the first link would hold, and a circle."""
@@ -114,9 +117,13 @@ class CatalogueAdmin(NudgingAdmin):
 
     topic = Topic.CATALOGUE
     form = ModelForm
-    list_display = ["id", "display_name", "backend", "context_tokens", "capacity", "enabled"]
+    list_display = [
+        *("id", "other_names", "display_name", "backend", "context_tokens", "capacity"),
+        "enabled",
+    ]
     list_filter = [("backend", ChoiceFilter), ("enabled", YesNoFilter)]
-    search_fields = ["id", "display_name"]
+    search_fields = ["id", "display_name", "aliases"]
+    search_help_text = "An id, an alias or a display name."
     fieldsets = [
         (None, {"fields": ["id", "display_name", "aliases", "enabled"]}),
         ("Engine", {"fields": ["backend", "weights", "context_tokens", "engine_options"]}),
@@ -185,6 +192,11 @@ class CatalogueAdmin(NudgingAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Keep the id: saving under another one would make a second model."""
         return ["id"] if obj else []
+
+    @admin.display(description="aliases")
+    def other_names(self, model: Model) -> str:
+        """Return what else callers may call it."""
+        return ", ".join(model.aliases) or "-"
 
 
 @admin.register(Upstream)

@@ -35,7 +35,7 @@ class StoredFileAdmin(TeamColumn, RequestSearch, RecordAdmin):
         *("created_at", "id", "filename", "purpose", "size_bytes", "lines", "team"),
         "expires_at",
     ]
-    list_display_links = ["id"]
+    list_display_links = ["created_at", "id"]
     list_filter = [("purpose", ChoiceFilter), UploadedFilter, TeamFilter]
     fields = [
         *("id", "filename", "purpose", "size_bytes", "lines", "sha256", "team", "key_id"),

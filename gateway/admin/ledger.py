@@ -43,9 +43,9 @@ class LedgerEntryAdmin(TeamColumn, RequestSearch, RecordAdmin):
     team_order = ("-number",)
     list_display = [
         *("created_at", "team", "number", "kind", "amount", "balance_after"),
-        *("model", "request_id", "actor", "description"),
+        *("model", "request_id", "description"),
     ]
-    list_display_links = ["number"]
+    list_display_links = ["created_at", "number"]
     list_filter = [("kind", ChoiceFilter), BookedFilter, EntryTeamFilter]
     fields = [
         *("team", "number", "kind", "amount", "balance_after", "created_at"),

@@ -25,6 +25,16 @@ def list_link(model: type[Model], text: object, **narrowed_by: object) -> SafeSt
     return link(f"{_address(model, 'changelist')}?{urlencode(narrowed_by)}", text)
 
 
+def story_link(record: RequestRecord) -> SafeString:
+    """Return the way to the page that tells what became of a request, and why."""
+    return link(reverse("admin:request_page", args=[record.pk]), record.pk)
+
+
+def live_link(batch: Batch) -> SafeString:
+    """Return the way to the page on which a batch is watched, and cancelled."""
+    return link(reverse("admin:batch_page", args=[batch.pk]), batch.pk)
+
+
 def team_link(team_id: int, name: str = "") -> SafeString:
     """Return the way to a team's page."""
     return link(reverse("admin:gateway_team_change", args=[team_id]), name or f"team {team_id}")

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from shlex import join
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
 from gateway.admin.connections import Check, ConnectionAdmin
+from gateway.admin.lines import ArgumentsField, NamesField
 from gateway.admin.theme import ChoiceFilter, YesNoFilter
 from inference.catalogue import load_mcp_servers
 from inference.models import McpServer
 from inference.transport.nudge import Topic
+
+if TYPE_CHECKING:
+    _McpServerForm = forms.ModelForm[McpServer]
+else:
+    _McpServerForm = forms.ModelForm
+
+
+class McpServerForm(_McpServerForm):
+    """A server; lists are typed as lines."""
+
+    class Meta:
+        """What is a list."""
+
+        model = McpServer
+        fields = "__all__"
+        field_classes: ClassVar = {"command": ArgumentsField, "allowed_tools": NamesField}
 
 
 @admin.register(McpServer)
@@ -21,8 +40,9 @@ class McpServerAdmin(ConnectionAdmin):
     """Secrets are only referred to: nothing that is shown here is one."""
 
     topic = Topic.CATALOGUE
+    form = McpServerForm
     shell_command = "check_mcp_server NAME"
-    list_display = ["name", "transport", "command", "url", "enabled"]
+    list_display = ["name", "transport", "command_line", "url", "enabled"]
     list_filter = [("transport", ChoiceFilter), ("enabled", YesNoFilter)]
     search_fields = ["name", "url"]
     fieldsets = [
@@ -34,6 +54,11 @@ class McpServerAdmin(ConnectionAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Keep the name: saving under another one would make a second server."""
         return ["name"] if obj else []
+
+    @admin.display(description="command")
+    def command_line(self, server: McpServer) -> str:
+        """Return the command as a shell takes it."""
+        return join(server.command)
 
     def connection_checks(self, names: Sequence[str]) -> list[Check]:
         """Connect, and list tools."""

@@ -77,7 +77,7 @@ class BoundedPaginator(_Paginator):
 class ExportingAdmin(ModelAdmin):
     """Offers its list, as it is narrowed, as a CSV file. Amounts in it are micro-units."""
 
-    actions_list = ("export",)
+    actions_list: Sequence[str] = ("export",)
     export_columns: ClassVar[Sequence[str]]
 
     def changelist_view(
@@ -118,7 +118,6 @@ class RecordAdmin(ExportingAdmin):
     show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
     list_per_page = 50
-    list_disable_select_all = True
     # The order of the rows of one team, where only the indexes that begin with the team have it.
     team_order: ClassVar[tuple[str | OrderBy, ...]] = ()
 
@@ -253,9 +252,7 @@ class AskingAdmin(ModelAdmin):
         self, request: HttpRequest, object_id: str, question: Question
     ) -> TemplateResponse:
         """Return the page that asks about the one row whose page it was."""
-        found = self.get_object(request, unquote(object_id))
-        if found is None:
-            raise Http404(f"there is no {self.opts.verbose_name} {object_id}")
+        found = row_of(self, request, object_id)
         return self.ask(request, self.get_queryset(request).filter(pk=found.pk), question, one=True)
 
     def is_confirmed(self, request: HttpRequest) -> bool:
@@ -286,6 +283,14 @@ class AskingAdmin(ModelAdmin):
                 count += 1
                 self.log_change(request, each, f"{done}.")
         return count
+
+
+def row_of(site: ModelAdmin, request: HttpRequest, object_id: str) -> Any:
+    """Return the row whose page a button was on; 404 if there is none."""
+    found = site.get_object(request, unquote(object_id))
+    if found is None:
+        raise Http404(f"there is no {site.opts.verbose_name} {object_id}")
+    return found
 
 
 def page_address(site: ModelAdmin, page: str, *arguments: Any) -> str:

@@ -13,17 +13,28 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
 from gateway.admin.filters import BatchFilter, KeyFilter, ModelFilter, TeamFilter, TimeFilter
-from gateway.admin.links import batch_link, change_link, kept_links, key_link, list_link, team_link
+from gateway.admin.links import (
+    batch_link,
+    change_link,
+    kept_links,
+    key_link,
+    list_link,
+    story_link,
+    team_link,
+)
 from gateway.admin.money import units
-from gateway.admin.pages import RecordAdmin, RequestSearch
+from gateway.admin.pages import RecordAdmin, RequestSearch, page_address, row_of
 from gateway.admin.theme import ChoiceFilter, OptionFilter, button, display, when_shown
 from gateway.admin.transcript import transcript
 from jobs.models import LedgerEntry, RequestRecord
 from jobs.models.audit import NEWEST_OF_TEAM
 from jobs.reports import billed_price
 
+_WHY_CHARS = 90
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _WINDOWS = {"hour": 1, "day": 24, "week": 24 * 7, "month": 24 * 30}
 _COLOURS = {
     RequestRecord.Status.RUNNING: "info",
@@ -58,10 +69,9 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
     request_field = "pk"
     team_order = NEWEST_OF_TEAM
     list_display = [
-        *("created_at", "id", "outcome", "team", "model", "lane", "ending", "key_name"),
-        *("input_tokens", "output_tokens", "cost"),
+        *("created_at", "story", "outcome", "why", "team", "served_by", "token_counts", "cost"),
     ]
-    list_display_links = ["id"]
+    list_display_links = ["created_at"]
     list_filter = [
         ("status", ChoiceFilter),
         AdmittedFilter,
@@ -71,6 +81,7 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
         KeyFilter,
         BatchFilter,
     ]
+    actions_list = ("failed_only", "export")
     actions_detail = ["whole_story"]
     fieldsets = [
         (
@@ -126,6 +137,30 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
     def cost(self, record: RequestRecord) -> str:
         """Return units; a dash if it was not billed."""
         return units(record.cost_micros)
+
+    @admin.display(description="request")
+    def story(self, record: RequestRecord) -> SafeString:
+        """Return the way to its story."""
+        return story_link(record)
+
+    @admin.display(description="why it failed")
+    def why(self, record: RequestRecord) -> str | None:
+        """Return what kept it from its end, in short; nothing for what ended well, or has not."""
+        if record.status in (RequestRecord.Status.COMPLETED, RequestRecord.Status.RUNNING):
+            return None
+        what = (record.detail or record.ending).replace("_", " ")
+        return Truncator(": ".join(filter(None, (what, record.error)))).chars(_WHY_CHARS)
+
+    @admin.display(description="model, lane")
+    def served_by(self, record: RequestRecord) -> str:
+        """Return both."""
+        return ", ".join(filter(None, (record.model, record.lane)))
+
+    @admin.display(description="tokens")
+    def token_counts(self, record: RequestRecord) -> str:
+        """Return how long prompt and answer were."""
+        counts = (f"{record.input_tokens:,} in", f"{record.output_tokens:,} out")
+        return ", ".join(count.replace(" ", _NO_BREAK) for count in counts)
 
     @display(description="status", label=_COLOURS)
     def outcome(self, record: RequestRecord) -> tuple[str, str]:
@@ -216,10 +251,18 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
         """Return the seal over it."""
         return "not sealed yet" if record.seal_id is None else str(record.seal_id)
 
-    @button("Whole story", permissions=["view"], icon="timeline")
+    @button("Failed only", permissions=["view"], icon="error")
+    def failed_only(self, request: HttpRequest) -> HttpResponse:
+        """Lead to those of the list, as it is narrowed, that failed."""
+        narrowed = request.GET.copy()
+        narrowed.pop("p", None)
+        narrowed["status__exact"] = RequestRecord.Status.FAILED
+        return redirect(f"{page_address(self, 'changelist')}?{narrowed.urlencode()}")
+
+    @button("What happened", permissions=["view"], icon="timeline")
     def whole_story(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Lead to the page that tells it."""
-        return redirect("admin:request_page", object_id)
+        return redirect("admin:request_page", row_of(self, request, object_id).pk)
 
     @admin.display(description="")
     @when_shown

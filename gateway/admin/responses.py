@@ -59,10 +59,9 @@ class StoredResponseAdmin(TeamColumn, AskingAdmin, RequestSearch, RecordAdmin):
     ordering = ["-id"]
     team_order = _NEWEST_OF_TEAM
     list_display = [
-        *("created_at", "id", "team", "model", "lane", "status", "background", "streamed"),
-        "cost",
+        *("created_at", "id", "status", "team", "model", "lane", "background", "cost"),
     ]
-    list_display_links = ["id"]
+    list_display_links = ["created_at", "id"]
     list_filter = [OpenStatusFilter, MadeFilter, TeamFilter]
     actions = ["cancel"]
     actions_detail = ["cancel_this"]
@@ -139,7 +138,7 @@ class ResponseStreamAdmin(TeamColumn, RequestSearch, RecordAdmin):
     team_order = _NEWEST_OF_TEAM
     search_help_text = "The id of a stream."
     list_display = ["created_at", "id", "name", "status", "team"]
-    list_display_links = ["id"]
+    list_display_links = ["created_at", "id"]
     list_filter = [("status", ChoiceFilter), MadeFilter, TeamFilter]
     fields = ["id", "name", "status", "team", "key_id", "created_at"]
     export_columns = ("id", "created_at", "team_id", "key_id", "name", "status")

@@ -7,11 +7,13 @@ one: who has none is let in to set it up, and nowhere else.
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.conf import settings
 from django.contrib import admin
+from django.core.validators import MaxLengthValidator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django_otp import user_has_device
@@ -56,6 +58,9 @@ class LoginForm(_CodeForm, _PasswordForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.asks_for_code: bool = settings.TANDEM.ADMIN_TWO_FACTOR
+        # Django only tells the browser; what fails is written down, however long.
+        name = self.fields["username"]
+        name.validators.append(MaxLengthValidator(name.max_length))  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         """Check the password, and then the code of who has a second factor."""
@@ -101,6 +106,22 @@ def is_operator(request: HttpRequest) -> bool:
 def must_enrol(request: HttpRequest) -> bool:
     """Whether an operator who has signed in may do nothing but set up a second factor."""
     return is_operator(request) and not is_let_in(request) and not user_has_device(request.user)
+
+
+def address_of(request: HttpRequest) -> str | None:
+    """Return where a sign-in comes from; behind a proxy, what the proxy says.
+
+    Its own address is everybody's: whoever fails would lock a name out for all.
+    """
+    peer: str | None = request.META.get("REMOTE_ADDR")
+    if not settings.TANDEM.HTTPS:
+        return peer
+    # The last, which the proxy has added: what comes before it, a client may have made up.
+    told = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip()
+    try:
+        return str(ip_address(told.partition("%")[0]))
+    except ValueError:
+        return peer
 
 
 def locked_out(

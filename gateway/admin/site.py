@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from django.http import HttpRequest, HttpResponse
+from django.core.paginator import InvalidPage
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, URLResolver, reverse
 
@@ -41,6 +42,16 @@ class OperatorSite(AdminSite):
         if sign_in.must_enrol(request):
             return redirect("admin:two_factor")
         return super().login(request, extra_context)
+
+    def search(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Search tables, and rows by `gateway.admin.search`; there may be no such page of them."""
+        try:
+            found: HttpResponse = super().search(request, extra_context)  # type: ignore[misc]
+        except InvalidPage as error:
+            raise Http404(str(error)) from error
+        return found
 
 
 class Entry(NamedTuple):

@@ -14,12 +14,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from gateway.admin.links import change_link, list_link
 from gateway.admin.money import UnitsField, units
-from gateway.admin.pages import ExportingAdmin, NudgingAdmin
+from gateway.admin.pages import ExportingAdmin, NudgingAdmin, row_of
+from gateway.admin.spending import spending_table
 from gateway.admin.theme import Select, TextInput, YesNoFilter, button, when_shown
 from gateway.credit import adjust, top_up
 from gateway.models import ApiKey, Team
@@ -34,7 +36,7 @@ else:
     _TeamForm = forms.ModelForm
 
 _RECENT = 10
-_SHOWN = ("balance", "recent_entries", "created_at", "activity")
+_SHOWN = ("spent", "balance", "recent_entries", "created_at", "activity")
 _MAY_CHANGE_SPENDING = "gateway.change_spending"
 _SPENDING = ("prepaid", "daily_spend_cap_micros", "monthly_spend_cap_micros")
 _LIMITS = (
@@ -100,7 +102,10 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
     actions_detail = ["give_credit"]
     fieldsets = [
         (None, {"fields": ["name", "zero_data_retention"]}),
-        ("Limits", {"fields": _LIMITS, "description": "Empty: none. Its keys share them."}),
+        (
+            "Limits",
+            {"fields": _LIMITS, "description": "Its keys share them. Empty: no limit."},
+        ),
         ("Money", {"fields": _SPENDING}),
     ]
     export_columns = (
@@ -109,12 +114,15 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Show the account of a team that exists, and its entries to who may see them."""
+        """Show the account of a team that exists, and what it spends to who may see entries."""
         if obj is None:
             return self.fieldsets
-        entries = ["recent_entries"] if request.user.has_perm("jobs.view_ledgerentry") else []
-        account = ("Account", {"fields": ["balance", *entries, "created_at", "activity"]})
-        return [*self.fieldsets, account]
+        if not request.user.has_perm("jobs.view_ledgerentry"):
+            account = ("Account", {"fields": ["balance", "created_at", "activity"]})
+            return [*self.fieldsets, account]
+        spend = ("Spend", {"fields": ["spent", "balance", "activity"]})
+        account = ("Account", {"fields": ["recent_entries", "created_at"]})
+        return [spend, *self.fieldsets, account]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Keep what this operator may not change."""
@@ -139,13 +147,19 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
         """Return what is left."""
         return units(team.balance_micros or 0)
 
-    @admin.display
+    @admin.display(description="related")
     def activity(self, team: Team) -> SafeString:
         """Return the ways to what it has done."""
         lists = ((RequestRecord, "requests"), (Batch, "batches"), (LedgerEntry, "ledger entries"))
         ways = ((list_link(model, name, team=team.pk),) for model, name in lists)
         keys = (list_link(ApiKey, "API keys", team__id__exact=team.pk),)
         return format_html_join(", ", "{}", (keys, *ways))
+
+    @admin.display(description="spend and usage")
+    @when_shown
+    def spent(self, team: Team) -> SafeString:
+        """Return what it has spent today, yesterday and lately."""
+        return spending_table(team.pk, timezone.now().date())
 
     @admin.display(description="recent entries")
     @when_shown
@@ -165,7 +179,7 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
     @button("Give credit", permissions=["give_credit"], icon="add_card")
     def give_credit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Lead to the page that does."""
-        return redirect("admin:gateway_team_credit", object_id)
+        return redirect("admin:gateway_team_credit", row_of(self, request, object_id).pk)
 
     def has_give_credit_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may add ledger entries."""

@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import ManyToManyField
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import BadRequest, ValidationError
+from django.core.validators import ProhibitNullCharactersValidator
+from django.db.models import JSONField, ManyToManyField, QuerySet
+from django.http import HttpRequest
 from django.utils.functional import lazy
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold import decorators, widgets
 from unfold.contrib.filters import admin as theme_filters
+from unfold.dataclasses import SearchResult
 from unfold.enums import ActionVariant
 from unfold.forms import AdminPasswordChangeForm as PasswordChangeForm
 from unfold.forms import AuthenticationForm, UserChangeForm, UserCreationForm
+
+from gateway.admin.json_field import JsonField
 
 if TYPE_CHECKING:
     from django.contrib.admin import AdminSite, TabularInline
@@ -53,6 +60,7 @@ __all__ = [
     "OptionFilter",
     "PasswordChangeForm",
     "RelatedFilter",
+    "SearchResult",
     "Select",
     "SplitDateTime",
     "TabularInline",
@@ -69,6 +77,8 @@ __all__ = [
 ]
 
 _Shown = TypeVar("_Shown", bound=Callable[..., Any])
+
+_refuse_null = ProhibitNullCharactersValidator()
 
 RANGE_TEMPLATE = "unfold/filters/filters_datetime_range.html"
 """Shows a filter that is a form: its `choices` yield `{"form": …}`."""
@@ -88,8 +98,26 @@ class ModelAdmin(_ModelAdmin):
     list_fullwidth = True
     compressed_fields = True
     warn_unsaved_form = True
+    # What is asked before an action names each row that is chosen, and is answered with them: of
+    # thousands Django takes no answer.
+    list_disable_select_all = True
     # Django's two lists side by side are wider than a laptop's screen, and hard to use by ear.
-    formfield_overrides = {ManyToManyField: {"widget": CheckboxSelectMultiple}}
+    formfield_overrides = {
+        ManyToManyField: {"widget": CheckboxSelectMultiple},
+        JSONField: {"form_class": JsonField},
+    }
+
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Carry out what was chosen. Raises `BadRequest` for what can be no row's id."""
+        for chosen in request.POST.getlist(ACTION_CHECKBOX_NAME):
+            try:
+                _refuse_null(chosen)
+                queryset.model._meta.pk.to_python(chosen)
+            except ValidationError as error:
+                raise BadRequest("there is no such row") from error
+        return super().response_action(request, queryset, *args, **kwargs)
 
 
 class DateTimeInput(forms.DateTimeInput):

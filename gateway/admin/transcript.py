@@ -8,9 +8,9 @@ import msgspec
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from gateway.admin.screens.said import Sources, said_by
 from gateway.control.answers import render_body, render_result
 from jobs.models import RequestRecord
-from jobs.reports import kept_body
 
 # No text that people write is one long word.
 _SHOWN_OF_DATA = 40
@@ -18,17 +18,18 @@ _SHOWN_OF_DATA = 40
 
 def transcript(record: RequestRecord) -> SafeString:
     """Return body and answer as JSON, without the bytes of images."""
-    kept = kept_body(record.pk)
+    said = said_by(Sources(record.team_id, record, None, None))
+    answer = None if said.answer is None else tuple(said.answer)
     return format_html(
         "<h3>Request</h3>{}<h3>Answer</h3>{}",
-        _shown(render_body(kept.body)),
-        _shown(render_result(record, kept.answer)),
+        _shown(render_body(said.body), said.why_not),
+        _shown(render_result(record, answer), said.why_not),
     )
 
 
-def _shown(value: Any) -> SafeString:
+def _shown(value: Any, why_not: str) -> SafeString:
     if value is None:
-        return SafeString("<p>Not kept.</p>")
+        return format_html("<p>Not kept. {}</p>", why_not)
     text = msgspec.json.format(msgspec.json.encode(without_images(value)), indent=2).decode()
     return format_html('<pre style="white-space: pre-wrap">{}</pre>', text)
 

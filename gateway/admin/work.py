@@ -47,8 +47,7 @@ class WorkAdmin(AskingAdmin, RequestSearch, RecordAdmin):
 
     request_field = "pk"
     list_display = [
-        *("id", "state", "outcome", "custom_id", "model", "lane", "batch_id", "line"),
-        *("attempts", "deaths", "preemptions", "error"),
+        *("id", "came_to", "error", "model", "batch_page", "line", "custom_id"),
     ]
     list_filter = [("state", ChoiceFilter), BatchFilter, OutcomeFilter]
     actions = ["requeue"]
@@ -73,6 +72,11 @@ class WorkAdmin(AskingAdmin, RequestSearch, RecordAdmin):
     def get_ordering(self, request: HttpRequest) -> Any:
         """List one batch's rows as they were sent."""
         return ["line"] if request.GET.get(BatchFilter.parameter_name) else ["-id"]
+
+    @admin.display(description="state")
+    def came_to(self, work: Work) -> str:
+        """Return how far it is, or how it ended."""
+        return work.get_outcome_display() if work.outcome else work.get_state_display()
 
     @admin.display
     def error(self, work: Work) -> str:

@@ -31,6 +31,11 @@ def _answer(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
+def names_origin(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a WebSocket is opened by a page, and not by a program."""
+    return any(name.lower() == b"origin" for name, _ in headers)
+
+
 def is_own_page(headers: list[tuple[bytes, bytes]]) -> bool:
     """Whether a WebSocket is opened by a page of the very address that it is opened at.
 

@@ -136,8 +136,8 @@ def _unserved(state: ModelState) -> Alert:
         kind="no_engine",
         level="critical",
         text=f"No engine serves {state.id}: callers get 503.",
-        advice="Start one, with serve or a worker with ENGINE_MODELS set to the model, or disable "
-        "the model.",
+        advice="Start one (manage.py serve, or a worker with ENGINE_MODELS set to the model), or "
+        "disable the model.",
         link=_model(state.id),
     )
 
@@ -166,7 +166,7 @@ def _slow(latencies: Iterable[Latency], states: Iterable[ModelState]) -> Iterato
             f"{name} takes {_time(seen)} where {_time(target)} is the target"
             for name, seen, target in (
                 ("the first token", each.first_token[1], state.first_token_target_s),
-                ("a token after the other", each.between_tokens[1], state.between_tokens_target_s),
+                ("each further token", each.between_tokens[1], state.between_tokens_target_s),
             )
             if seen is not None and target is not None and seen > target
         ]
@@ -186,7 +186,7 @@ def _records(facts: Facts) -> Iterator[Alert]:
         yield Alert(
             kind="clerk_behind",
             level="critical",
-            text="What requests came to is not being written down: the figures here are behind.",
+            text="Requests that end are not being recorded: the figures here are behind.",
             advice="See whether a clerk runs (a worker of the queue “default”) and the "
             "database is well. Nothing is lost meanwhile, and nothing is billed twice.",
             since_s=round(since_s),

@@ -107,7 +107,7 @@ class Work(models.Model):
         """Indexed for the three questions asked of it: what next, what runs, what became of it."""
 
         verbose_name = "piece of work"
-        verbose_name_plural = "work"
+        verbose_name_plural = "pieces of work"
         indexes = [
             models.Index(
                 fields=["model", "rank", "team_id", "deadline_at", "prefix", "id"],

@@ -46,6 +46,7 @@ def _list(model: type[Model]) -> Place:
 
 
 _TEST = "Test connection"
+LISTS = [_list(model) for model in admin.site._registry]
 PLACES = [
     _page("dashboard", "index", "Live"),
     _page("engines", "engines"),
@@ -60,7 +61,7 @@ PLACES = [
     _page("first-steps", "first_steps"),
     _page("two-factor", "two_factor"),
     # Whatever is registered has a list.
-    *(_list(model) for model in admin.site._registry),
+    *LISTS,
     _page("add-team", "gateway_team_add"),
     _page("add-key", "gateway_apikey_add"),
     _page("add-price", "jobs_price_add"),

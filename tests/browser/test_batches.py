@@ -41,7 +41,7 @@ def test_a_batch_that_is_sent_in_the_browser_is_watched_to_its_end(
     bad = page.get_by_role("row", name="row-4")
     expect(bad).to_contain_text("temperature")
     with page.expect_download() as download:
-        page.get_by_role("link", name="Results").click()
+        page.get_by_role("link", name="Download results").click()
     file = tmp_path / "results.jsonl"
     download.value.save_as(file)
     assert len([json.loads(line) for line in file.read_text("utf-8").splitlines()]) == 19
@@ -65,7 +65,7 @@ def test_a_stuck_batch_is_found_on_the_dashboard_and_cancelled(
         )
         expect(batch).to_contain_text("in progress")
         batch.get_by_role("link").click()
-        page.get_by_role("link", name="Cancel…").click()
+        page.get_by_role("link", name="Cancel this batch…").click()
         expect_said(page, "This cannot be undone")
         page.get_by_role("button", name="Cancel the batch").click()
         expect_said(page, "Cancelled: rows that run may end, no others begin.")

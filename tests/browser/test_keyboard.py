@@ -61,11 +61,25 @@ def test_cancelling_a_batch(page: Page, stack: Stack, gateway: Gateway, member: 
     with listed(stack, "demo-stuck-too") as model, api_of(gateway, member) as api:
         batch = submit(api, [chat_row("row-1", model, "Hello")])
         page.goto(f"/admin/batches/{batch.id}/")
-        tab_to(page, page.get_by_role("link", name="Cancel…"))
+        tab_to(page, page.get_by_role("link", name="Cancel this batch…"))
         press(page, "Enter")
         tab_to(page, page.get_by_role("button", name="Cancel the batch"))
         press(page, "Enter")
         expect_said(page, "Cancelled: rows that run may end")
+
+
+def test_the_focus_stays_where_it_is_when_a_page_keeps_up(
+    page: Page, stack: Stack, gateway: Gateway, member: Member
+) -> None:
+    with listed(stack, "demo-stuck-as-well") as model, api_of(gateway, member) as api:
+        batch = submit(api, [chat_row("row-1", model, "Hello")])
+        page.goto(f"/admin/batches/{batch.id}/")
+        results = page.get_by_role("link", name="results")
+        expect(results).to_contain_text("so far")
+        tab_to(page, results)
+        api.batches.cancel(batch.id)
+        expect(results).not_to_contain_text("so far")
+        expect(results).to_be_focused()
 
 
 def test_asking_in_the_playground(page: Page, traffic: Traffic, model: str) -> None:

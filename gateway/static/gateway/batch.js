@@ -5,6 +5,8 @@ import { byId, refresh } from "./dom.js";
 const AGAIN_MS = 2000;
 const MICROS = 1_000_000;
 const ENDED = 1000;
+// From here on, closing codes say that trying again is of no use.
+const NOT_TOLD = 4000;
 
 const number = new Intl.NumberFormat("en");
 const units = new Intl.NumberFormat("en", { minimumFractionDigits: 6 });
@@ -46,10 +48,9 @@ function watch() {
   socket.addEventListener("close", async ({ code }) => {
     await last;
     if (code === ENDED) return void refresh("batch").catch(() => {});
-    if (code > ENDED && code < 4000) {
-      byId("connection").textContent = "not connected, trying again";
-      setTimeout(watch, AGAIN_MS);
-    }
+    const again = code < NOT_TOLD;
+    byId("connection").textContent = again ? "not connected, trying again" : "not told any more";
+    if (again) setTimeout(watch, AGAIN_MS);
   });
 }
 

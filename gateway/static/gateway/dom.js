@@ -17,10 +17,26 @@ export function element(name, attributes = {}, ...children) {
 /** Return the token that posts to the admin must carry. */
 export const csrfToken = () => document.querySelector("[name=csrfmiddlewaretoken]").value;
 
-/** Fetch this page anew and put its element of that id in place of the one that is shown. */
+const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+const sign = (found) => [found.tagName, found.id, found.getAttribute("href")].join(" ");
+
+/** Return what stands in `fresh` where the focus is in `shown`, if anything does. */
+function heirOfFocus(shown, fresh) {
+  const focused = document.activeElement;
+  const alike = (root) => [...root.querySelectorAll(FOCUSABLE)].filter((each) => sign(each) === sign(focused));
+  return alike(fresh)[alike(shown).indexOf(focused)];
+}
+
+/** Fetch this page anew and put its element of that id in place of the one that is shown.
+ *
+ * The focus stays where it is: who reads with the keyboard is not sent back to the beginning. */
 export async function refresh(id) {
   const response = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!response.ok || response.redirected) return location.reload();
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById(id);
-  if (fresh) byId(id).replaceWith(document.adoptNode(fresh));
+  if (!fresh) return;
+  const shown = byId(id);
+  const heir = heirOfFocus(shown, fresh);
+  shown.replaceWith(document.adoptNode(fresh));
+  heir?.focus({ preventScroll: true });
 }

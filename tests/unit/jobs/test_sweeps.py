@@ -52,7 +52,9 @@ def test_a_dead_engine_is_forgotten_and_a_live_one_is_not(client: redis.Redis) -
     assert consumers(client) == {b"live"}
 
 
-@pytest.mark.parametrize("queue", [KEYS.queue("m", Lane.FLEX), KEYS.counts("m")])
+@pytest.mark.parametrize(
+    "queue", [KEYS.queue("m", Lane.FLEX), KEYS.counts("m")], ids=["flex", "counts"]
+)
 def test_a_dead_engine_is_forgotten_in_every_queue(client: redis.Redis, queue: str) -> None:
     client.delete(queue)
     client.xgroup_create(queue, GROUP, id="0", mkstream=True)

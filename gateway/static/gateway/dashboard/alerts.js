@@ -7,12 +7,17 @@ export const kinds = ["alerts", "deadlines", "balances", "model"];
 
 const verdict = byId("verdict");
 const section = verdict.closest("section");
+const WAYS = {
+  errors: "See these requests",
+  deadline: "Open the batch",
+  balance: "Open the team",
+};
 
-function make({ link, since_s }) {
+function make({ kind, link, since_s }) {
   const line = element("p", {}, element("strong"));
   if (since_s !== null) line.append(" For ", element("span"), " now.");
   const advice = element("p", { class: "op-soft" }, element("span"));
-  if (link) advice.append(" ", element("a", { href: link }, "Go there"));
+  if (link) advice.append(" ", element("a", { href: link }, WAYS[kind] ?? "Open the model"));
   return element("li", {}, line, advice);
 }
 
@@ -27,7 +32,7 @@ function say(alerts) {
   if (!alerts.length) return "All is well.";
   const critical = alerts.filter(({ level }) => level === "critical").length;
   const things = alerts.length === 1 ? "One thing needs" : `${alerts.length} things need`;
-  return `${things} you${critical ? "" : " before long"}.`;
+  return `${things} attention ${critical ? "now" : "soon"}.`;
 }
 
 export function show(state) {

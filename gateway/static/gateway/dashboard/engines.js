@@ -8,7 +8,8 @@ export const kinds = ["engine"];
 
 const ORDER = ["missing", "failed", "draining", "loading", "ready"];
 const LANES = ["realtime", "flex", "batch"];
-const NAMES = { realtime: "realtime", flex: "flex", batch: "work" };
+// Rows of batches and background responses share what realtime and flex leave.
+const NAMES = { realtime: "realtime", flex: "flex", batch: "batch and background" };
 const filter = byId("engine-filter");
 const template = byId("engine-card");
 
@@ -60,7 +61,7 @@ function fillCard(card, engine) {
   text(of.kv, percent(engine.kv_use));
   text(of.hits, percent(engine.prefix_hit_rate));
   text(of.pace, rate(engine.output_tokens_per_s));
-  text(of.canary, engine.canary);
+  text(of.canary, engine.canary === "none" ? "not set" : engine.canary);
   if (engine.missing_since_s !== null) text(of.reason, "It stopped answering.");
   tick(of.up, engine.started_at_s);
 }
@@ -69,6 +70,6 @@ function slots({ running, capacity, kept }) {
   const used = LANES.filter((lane) => running[lane]);
   const by = used.map((lane) => `${running[lane]} ${NAMES[lane]}`).join(", ");
   const taken = used.reduce((total, lane) => total + running[lane], 0);
-  const free = kept ? `; ${count(kept)} kept free of work` : "";
-  return `${count(taken)} of ${count(capacity)}${by ? ` (${by})` : ""}${free}`;
+  const free = kept ? `; ${count(kept)} kept free for realtime and flex` : "";
+  return `${count(taken)} in use of ${count(capacity)}${by ? ` (${by})` : ""}${free}`;
 }

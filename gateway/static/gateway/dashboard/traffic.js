@@ -36,7 +36,7 @@ export function show(state) {
   const used = LANES.filter((lane) => lane === "realtime" || column("requests", lane).some(Boolean));
   requests.set(used.map((lane) => line(lane)), [times, ...used.map((lane) => column("requests", lane))]);
   tokens.set(
-    used.flatMap((lane) => [line(lane, `${lane}, written`, undefined), line(lane, `${lane}, read`, [3, 3])]),
+    used.flatMap((lane) => [line(lane, `${lane}, output`, undefined), line(lane, `${lane}, input`, [3, 3])]),
     [times, ...used.flatMap((lane) => [column("output_tokens", lane), column("input_tokens", lane)])],
   );
 }

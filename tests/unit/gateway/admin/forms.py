@@ -8,7 +8,7 @@ MODELS = "/admin/inference/model/"
 def model_form(**changes: object) -> dict[str, object]:
     return {
         "id": "tiny",
-        "aliases": "[]",
+        "aliases": "",
         "enabled": "on",
         "backend": "vllm",
         "weights": "tiny",

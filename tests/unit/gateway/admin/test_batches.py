@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
 from gateway.models import Team
-from jobs.models import RequestRecord
+from jobs.models import Batch, RequestRecord
 from tests.unit.gateway.admin.rows import (
     BATCHES,
     NOON,
@@ -215,6 +216,23 @@ def test_each_leads_to_its_request_once_that_is_in_the_audit_trail(
     )
     page = admin_client.get(f"{path}{row.pk}/change/").content.decode()
     assert f'href="/admin/jobs/requestrecord/{row.pk}/change/"' in page
+
+
+def test_a_batch_in_the_list_leads_to_where_it_is_watched_and_cancelled(
+    admin_client: Client,
+) -> None:
+    batch = make_batch(total=4, completed=1, failed=2)
+    page = admin_client.get(BATCHES).content.decode()
+    assert f'href="/admin/batches/{batch.pk}/"' in page
+    assert "3 of 4 (75%), 2 failed" in page
+
+
+def test_the_list_has_the_deadline_of_batches_that_are_not_over(admin_client: Client) -> None:
+    deadline = NOON + timedelta(days=1)
+    make_batch(expires_at=deadline)
+    assert f"{deadline:%Y-%m-%d %H:%M}" in admin_client.get(BATCHES).content.decode()
+    Batch.objects.update(status="completed", ended_at=NOON)
+    assert f"{deadline:%Y-%m-%d %H:%M}" not in admin_client.get(BATCHES).content.decode()
 
 
 def test_responses_are_narrowed_to_those_that_have_not_ended(admin_client: Client) -> None:

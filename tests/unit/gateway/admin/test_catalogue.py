@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from html import unescape
 
 import pytest
@@ -16,30 +15,30 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_model_is_added_with_aliases_and_options(admin_client: Client) -> None:
-    form = model_form(aliases='["fast"]', engine_options='{"dtype": "float32"}')
+    form = model_form(
+        aliases="fast\n\n  claude-sonnet-4-5[1m]  \n", engine_options='{"dtype": "float32"}'
+    )
     assert admin_client.post(f"{MODELS}add/", form).status_code == 302
     model = Model.objects.get()
-    assert (model.id, model.aliases) == ("tiny", ["fast"])
+    assert (model.id, model.aliases) == ("tiny", ["fast", "claude-sonnet-4-5[1m]"])
     assert model.engine_options == {"dtype": "float32"}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"aliases": "fast"}, "Enter a valid JSON."),
-        ({"aliases": '"fast"'}, "Must be a JSON list of names"),
-        ({"aliases": "[1]"}, "Must be a JSON list of names"),
-        ({"aliases": '[""]'}, "Must be a JSON list of names"),
-        ({"aliases": '[" fast"]'}, "Must be a JSON list of names"),
+        ({"aliases": "fast\nfast, quick"}, "Line 2: “fast, quick” is not one name."),
+        ({"aliases": '["fast"]'}, 'Line 1: “["fast"]” is not one name.'),
+        ({"aliases": "fast\n\nFast"}, "Line 3: “Fast” is on line 1 already."),
         ({"engine_options": "[]"}, "Must be a JSON object"),
         ({"engine_options": "null"}, "Must be a JSON object"),
         ({"default_sampling": '{"top_x": 1}'}, "Numbers for temperature, top_p, top_k"),
         ({"default_sampling": '{"top_p": true}'}, "Numbers for temperature, top_p, top_k"),
         ({"weights": ""}, "A vLLM model needs the folder of its weights."),
-        ({"aliases": '["QUICK"]'}, "The name 'quick' is taken by other."),
-        ({"aliases": '["other"]'}, "The name 'other' is taken by other."),
-        ({"id": "Quick"}, "The name 'quick' is taken by other."),
-        ({"id": "OTHER"}, "The name 'other' is taken by other."),
+        ({"aliases": "a\nQUICK"}, "Line 2: “QUICK” is an alias of the model other already."),
+        ({"aliases": "other"}, "Line 1: “other” is the id of the model other already."),
+        ({"id": "Quick"}, "“Quick” is an alias of the model other already."),
+        ({"id": "OTHER"}, "“OTHER” is the id of the model other already."),
         ({"id": "with space"}, "Enter a valid value."),
         ({"context_tokens": 0}, "greater than or equal to 1"),
         ({"kv_offload_gib": -1}, "greater than or equal to 0"),
@@ -65,7 +64,7 @@ def test_the_form_shows_every_field_of_a_model() -> None:
 
 def test_a_model_s_own_names_are_not_taken_from_it(admin_client: Client) -> None:
     Model.objects.create(id="tiny", aliases=["fast"], weights="tiny", context_tokens=1)
-    form = model_form(aliases=json.dumps(["fast", "Tiny"]))
+    form = model_form(aliases="fast\nTiny")
     assert admin_client.post(f"{MODELS}tiny/change/", form).status_code == 302
     assert Model.objects.get().aliases == ["fast", "Tiny"]
 
@@ -73,11 +72,37 @@ def test_a_model_s_own_names_are_not_taken_from_it(admin_client: Client) -> None
 def test_a_change_is_checked_against_the_other_models(admin_client: Client) -> None:
     Model.objects.create(id="tiny", weights="tiny", context_tokens=1)
     Model.objects.create(id="other", aliases=["quick"], context_tokens=1)
-    page = admin_client.post(f"{MODELS}tiny/change/", model_form(aliases='["quick"]'))
-    assert "The name 'quick' is taken by other." in unescape(page.content.decode())
+    page = admin_client.post(f"{MODELS}tiny/change/", model_form(aliases="quick"))
+    assert "Line 1: “quick” is an alias of the model other already." in unescape(
+        page.content.decode()
+    )
 
 
 def test_a_model_s_id_cannot_be_changed_into_a_second_model(admin_client: Client) -> None:
     Model.objects.create(id="tiny", weights="tiny", context_tokens=1)
     admin_client.post(f"{MODELS}tiny/change/", model_form(id="copy"))
     assert list(Model.objects.values_list("id", "context_tokens")) == [("tiny", 2048)]
+
+
+def test_the_form_has_each_alias_on_a_line(admin_client: Client) -> None:
+    Model.objects.create(id="tiny", aliases=["fast", "quick"], weights="tiny", context_tokens=1)
+    page = admin_client.get(f"{MODELS}tiny/change/")
+    assert page.context["adminform"].form["aliases"].value() == "fast\nquick"
+    assert "fast\nquick</textarea>" in page.content.decode()
+
+
+def test_what_was_typed_is_shown_again_beside_its_faults(admin_client: Client) -> None:
+    typed = "fast\nfast quick"
+    page = admin_client.post(f"{MODELS}add/", model_form(aliases=typed))
+    assert page.context["adminform"].form["aliases"].value() == typed
+
+
+@pytest.mark.parametrize("asked", ["SONNET", "tiny", "Small"])
+def test_a_model_is_found_by_its_id_an_alias_or_its_name(admin_client: Client, asked: str) -> None:
+    Model.objects.create(
+        id="tiny", aliases=["claude-sonnet-4-5"], display_name="The small one", context_tokens=1
+    )
+    Model.objects.create(id="other", context_tokens=1)
+    page = admin_client.get(MODELS, {"q": asked})
+    assert [model.pk for model in page.context["cl"].result_list] == ["tiny"]
+    assert "claude-sonnet-4-5" in page.content.decode()

@@ -21,20 +21,23 @@ def _form(**changes: object) -> dict[str, object]:
         "name": "wiki",
         "enabled": "on",
         "transport": "stdio",
-        "command": '["wiki-server"]',
+        "command": "wiki-server",
         "url": "",
         "secrets": "{}",
-        "allowed_tools": "[]",
+        "allowed_tools": "",
         "timeout_s": 30,
         "max_output_bytes": 65536,
     } | changes
 
 
 def test_a_server_is_added_with_its_secrets_as_references(admin_client: Client) -> None:
-    form = _form(secrets='{"KEY": "${env:WIKI_KEY}"}', allowed_tools='["read"]')
+    form = _form(
+        secrets='{"KEY": "${env:WIKI_KEY}"}', command="npx\n-y\nwiki server", allowed_tools="read"
+    )
     assert admin_client.post(f"{SERVERS}add/", form).status_code == 302
     server = McpServer.objects.get()
-    assert (server.command, server.allowed_tools) == (["wiki-server"], ["read"])
+    assert server.command == ["npx", "-y", "wiki server"]
+    assert server.allowed_tools == ["read"]
     assert server.secrets == {"KEY": "${env:WIKI_KEY}"}
 
 
@@ -42,15 +45,14 @@ def test_a_server_is_added_with_its_secrets_as_references(admin_client: Client) 
     ("changes", "message"),
     [
         ({"name": "two words"}, "Enter a valid value."),
-        ({"command": "[]"}, "A program needs its command."),
-        ({"command": '"wiki-server"'}, "Must be a JSON list of texts"),
-        ({"command": "[1]"}, "Must be a JSON list of texts"),
+        ({"command": ""}, "A program needs its command."),
+        ({"command": 'npx\n"open'}, 'Line 2: what begins with " must end with it'),
         ({"transport": "http"}, "A server that is reached over HTTP needs its URL."),
         ({"transport": "http", "url": "ftp://a.test"}, "Must be an http or https URL."),
         ({"transport": "http", "url": "http://me:pw@a.test/"}, "Must be an http or https URL."),
         ({"secrets": '{"KEY": "sk-plain"}'}, "Must be a JSON object whose values refer"),
         ({"secrets": '["${env:A}"]'}, "Must be a JSON object whose values refer"),
-        ({"allowed_tools": '[""]'}, "Must be a JSON list of texts"),
+        ({"allowed_tools": "read, write"}, "Line 1: “read, write” is not one name."),
         ({"timeout_s": 0}, "greater than or equal to 0.1"),
         ({"max_output_bytes": 0}, "greater than or equal to 1"),
     ],
@@ -88,3 +90,8 @@ def test_a_vllm_model_needs_a_tool_parser_for_them(admin_client: Client) -> None
     McpServer.objects.create(name="wiki", command=["wiki-server"])
     page = admin_client.post(f"{MODELS}add/", model_form(mcp_servers=["wiki"]))
     assert "by its tool parser only" in unescape(page.content.decode())
+
+
+def test_the_list_has_commands_as_a_shell_takes_them(admin_client: Client) -> None:
+    McpServer.objects.create(name="wiki", command=["wiki", "the notes"])
+    assert "wiki 'the notes'" in unescape(admin_client.get(SERVERS).content.decode())

@@ -123,3 +123,38 @@ def test_a_list_is_narrowed_to_a_team(admin_client: Client, address: str, names:
     address = address.format(a=teams["a"].pk)
     page = admin_client.get(f"/admin/jobs/ledgerentry/{address}").content.decode()
     assert [name for name in teams if f"for {name}" in page] == names
+
+
+@pytest.mark.parametrize(
+    "button",
+    ["gateway/team/{}/give_credit", "jobs/batch/{}/live_page", "jobs/requestrecord/{}/whole_story"],
+)
+@pytest.mark.parametrize("name", ["nonsense", "a_2Fb", "99999999999999999999"])
+def test_a_button_leads_nowhere_from_what_does_not_exist(
+    admin_client: Client, button: str, name: str
+) -> None:
+    assert admin_client.get(f"/admin/{button.format(name)}/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "action"),
+    [
+        ("gateway/apikey", "revoke_selected"),
+        ("gateway/team", "delete_selected"),
+        ("inference/model", "delete_selected"),
+        ("jobs/batch", "cancel"),
+        ("auth/user", "forget_factors"),
+        ("auth/group", "delete_selected"),
+        ("axes/accessattempt", "unlock"),
+    ],
+)
+def test_what_is_no_row_cannot_be_chosen(admin_client: Client, path: str, action: str) -> None:
+    sent = {"action": action, "_selected_action": "a\0"}
+    assert admin_client.post(f"/admin/{path}/", sent).status_code == 400
+
+
+def test_no_more_rows_are_chosen_than_a_page_has(admin_client: Client) -> None:
+    Team.objects.bulk_create(Team(name=f"team {number}") for number in range(101))
+    page = admin_client.get(TEAMS).content.decode()
+    assert "_selected_action" in page
+    assert "Select all 101" not in page

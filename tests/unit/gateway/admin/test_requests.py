@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 import zlib
 from datetime import UTC, datetime, timedelta
@@ -11,12 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from gateway.admin.transcript import without_images
+from gateway.models import Team
 from inference.events import Usage
 from inference.request import TextPart
 from jobs import ledger
@@ -72,10 +75,10 @@ def test_the_list_takes_the_same_few_queries_however_many_requests_there_are(
     admin_client: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(20):
-        make_record(key_name=f"key {number}", cost_micros=number)
+        make_record(team_name=f"team {number}", cost_micros=number)
     with django_assert_max_num_queries(6):
         page = admin_client.get(REQUESTS).content.decode()
-    assert "key 19" in page
+    assert "team 19" in page
     assert "0.000019" in page
 
 
@@ -123,6 +126,29 @@ def test_no_other_look_up_is_taken(admin_client: Client, address: str) -> None:
     assert admin_client.get(f"{REQUESTS}{address}").status_code == 400
 
 
+def test_the_list_says_why_a_request_failed_and_leads_to_its_story(admin_client: Client) -> None:
+    failed = make_record(status="failed", detail="engine_failed", error="the device is gone")
+    page = admin_client.get(REQUESTS).content.decode()
+    assert "engine failed: the device is gone" in page
+    assert f'href="/admin/requests/{failed.pk}/"' in page
+
+
+def test_what_ended_well_is_given_no_reason(admin_client: Client) -> None:
+    make_record(status="completed", ending="finished", detail="stop")
+    page = admin_client.get(REQUESTS)
+    assert "stop" not in page.content.decode().split('id="result_list"')[1].split("</table>")[0]
+
+
+def test_the_failed_ones_are_a_click_away_whatever_else_the_list_is_narrowed_to(
+    admin_client: Client,
+) -> None:
+    page = admin_client.get(f"{REQUESTS}?model=tiny&p=2&status__exact=completed").content.decode()
+    way = re.search(r'href="([^"]+failed_only[^"]+)"', page)
+    assert way is not None
+    answer = admin_client.get(unescape(way[1]))
+    assert answer["location"] == f"{REQUESTS}?model=tiny&status__exact=failed"
+
+
 def test_the_detail_tells_the_whole_story(admin_client: Client) -> None:
     record = make_record(
         taken_at=NOON + timedelta(milliseconds=5),
@@ -153,7 +179,7 @@ def test_the_detail_tells_the_whole_story(admin_client: Client) -> None:
 
 
 def test_bodies_are_shown_without_the_bytes_of_images(admin_client: Client) -> None:
-    record = make_record()
+    record = make_record(created_at=timezone.now())
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 5_000}
     body = {"messages": [{"role": "user", "content": [{"type": "image", "source": source}]}]}
     RequestBody.objects.create(
@@ -174,8 +200,20 @@ def test_bodies_that_are_not_kept_are_said_to_be_so(admin_client: Client) -> Non
     assert page.count("Not kept.") == 2
 
 
+@pytest.mark.parametrize("why", ["zero retention", "over its time"])
+def test_bodies_that_may_not_be_kept_any_more_are_not_shown(admin_client: Client, why: str) -> None:
+    """They are deleted a while later."""
+    team = Team.objects.create(name="blue", zero_data_retention=why == "zero retention")
+    days = settings.TANDEM.BODY_RETENTION_DAYS if why == "over its time" else 0
+    record = make_record(team_id=team.pk, created_at=timezone.now() - timedelta(days=days))
+    RequestBody.objects.create(
+        record_id=record.pk, created_at=record.created_at, body=zlib.compress(b'{"secret":1}')
+    )
+    assert "secret" not in admin_client.get(f"{REQUESTS}{record.pk}/change/").content.decode()
+
+
 def test_bodies_take_a_permission_of_their_own(client: Client) -> None:
-    record = make_record()
+    record = make_record(created_at=timezone.now())
     RequestBody.objects.create(
         record_id=record.pk, created_at=NOON, body=zlib.compress(b'{"secret":1}')
     )

@@ -88,6 +88,41 @@ def test_another_browser_at_the_same_address_waits_too(client: Client, operator:
     assert not try_to(client)
 
 
+def fail_from(settings: Settings, said: str, *, https: bool) -> list[str]:
+    """Fail to sign in through a proxy that says where it comes from; return what is kept of it."""
+    settings.TANDEM = settings.TANDEM.model_copy(update={"HTTPS": https})
+    told = {"X-Forwarded-For": said}
+    Client(headers=told).post(LOGIN, {"username": "op", "password": "wrong"})
+    return [attempt.ip_address for attempt in AccessAttempt.objects.all()]
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("203.0.113.9, 192.0.2.7", "192.0.2.7"),
+        ("2001:db8::1%eth0", "2001:db8::1"),
+        ("192.0.2.7, unknown", "127.0.0.1"),
+        ("", "127.0.0.1"),
+    ],
+)
+def test_behind_a_proxy_an_address_is_what_the_proxy_adds(
+    settings: Settings, said: str, kept: str
+) -> None:
+    """Else whoever fails would lock the name out for all."""
+    assert fail_from(settings, said, https=True) == [kept]
+
+
+def test_without_a_proxy_nobody_says_where_they_come_from(settings: Settings) -> None:
+    assert fail_from(settings, "192.0.2.7", https=False) == ["127.0.0.1"]
+
+
+def test_a_name_that_is_too_long_is_nobody_s(client: Client) -> None:
+    answer = client.post(LOGIN, {"username": "a" * 10_000, "password": PASSWORD})
+    assert answer.status_code == 200
+    assert not AccessAttempt.objects.exists()
+
+
 def test_signing_in_begins_the_count_anew(client: Client, operator: User) -> None:
     for _ in range(2):
         for _ in range(4):

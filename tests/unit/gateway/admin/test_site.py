@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from gateway.admin.site import NAVIGATION, OperatorSite, navigation
 from gateway.admin.theme import ModelAdmin
+from gateway.models import Team
 from jobs.models import RequestRecord
 from tests.unit.gateway.admin.operators import sign_in
 from tests.unit.gateway.admin.rows import NOON, new_id
@@ -64,3 +65,22 @@ def test_the_search_finds_a_request_by_its_id(admin_client: Client) -> None:
     record = RequestRecord.objects.create(id=new_id(), created_at=NOON, team_id=7, model="tiny")
     page = admin_client.get(f"/admin/search/?s=msg_{record.pk}&extended=1").content.decode()
     assert f"/admin/jobs/requestrecord/{record.pk}/change/" in page
+
+
+def test_the_search_shows_the_first_of_many_rows(admin_client: Client) -> None:
+    Team.objects.bulk_create(Team(name=f"team {number}") for number in range(30))
+    page = admin_client.get("/admin/search/?s=team&extended=1").content.decode()
+    assert page.count('href="/admin/gateway/team/') == 1 + 20
+
+
+def test_the_search_shows_nobody_what_the_role_may_not_see(client: Client) -> None:
+    sign_in(client, "viewer", name="secretive")
+    Team.objects.create(name="secretive team")
+    page = client.get("/admin/search/?s=secretive&extended=1").content.decode()
+    assert "secretive team" in page
+    assert "/admin/auth/user/" not in page
+
+
+@pytest.mark.parametrize("page", ["abc", "0", "-1", "99"])
+def test_the_search_has_no_pages_beyond_its_last(admin_client: Client, page: str) -> None:
+    assert admin_client.get(f"/admin/search/?s=team&extended=1&page={page}").status_code == 404

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
 from gateway.models import Team
 from jobs import ledger
-from jobs.models import Account, LedgerEntry
+from jobs.models import Account, LedgerEntry, UsageDay
 from jobs.quota.client import Settler
 
 pytestmark = pytest.mark.django_db
 
 TEAMS = "/admin/gateway/team/"
+KEY_ID = UUID(int=1)
 
 
 @pytest.fixture
@@ -160,3 +164,53 @@ def test_the_ledger_s_entries_are_for_who_may_see_them(client: Client, team: Tea
     assert "invoice 7" not in client.get(address).content.decode()
     user.user_permissions.add(Permission.objects.get(codename="view_ledgerentry"))
     assert "invoice 7" in client.get(address).content.decode()
+
+
+def use(team: Team, ago: int, cost_micros: int) -> None:
+    UsageDay.objects.create(
+        team_id=team.pk,
+        key_id=KEY_ID,
+        day=timezone.now().date() - timedelta(days=ago),
+        model="tiny",
+        lane="realtime",
+        requests=3,
+        input_tokens=1_200,
+        output_tokens=34,
+        cost_micros=cost_micros,
+    )
+
+
+def test_what_a_team_spent_today_yesterday_and_lately_is_at_the_top_of_its_page(
+    admin_client: Client, team: Team
+) -> None:
+    for ago, cost_micros in ((0, 1), (1, 20), (6, 300), (29, 4_000), (30, 50_000)):
+        use(team, ago, cost_micros)
+    use(Team.objects.create(name="red"), 1, 7)
+    page = admin_client.get(f"{TEAMS}{team.pk}/change/").content.decode()
+    assert page.index("Yesterday") < page.index('name="name"')
+    table = page[page.index("Days in UTC") :]
+    spent = re.findall(r'scope="row"><a[^>]+>([^<]+)</a></th><td>([^<]+)</td>', table)
+    assert spent == [
+        ("Today", "0.000001"),
+        ("Yesterday", "0.000020"),
+        ("Last 7 days", "0.000321"),
+        ("Last 30 days", "0.004321"),
+    ]
+    assert "<td>3</td><td>1,200</td><td>34</td>" in table
+
+
+def test_each_sum_leads_to_the_ledger_s_entries_of_its_days(
+    admin_client: Client, team: Team
+) -> None:
+    page = admin_client.get(f"{TEAMS}{team.pk}/change/").content.decode()
+    today = timezone.now().date()
+    yesterday = today - timedelta(days=1)
+    address = f"?team={team.pk}&since={yesterday}T00%3A00&until={today}T00%3A00"
+    assert address in unescape(page)
+
+
+def test_what_a_team_spends_is_for_who_may_see_the_ledger(client: Client, team: Team) -> None:
+    user = User.objects.create_user("clerk", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_team"))
+    client.force_login(user)
+    assert "Days in UTC" not in client.get(f"{TEAMS}{team.pk}/change/").content.decode()

@@ -20,6 +20,8 @@ from inference.mcp.session import ServerError, Session, SessionRules
 from tests.conftest import Eventually
 from tests.unit.inference.mcp.servers import stdio_server
 
+_PATIENCE_S = 60
+
 
 @pytest.fixture
 async def pool() -> AsyncIterator[McpPool]:
@@ -76,7 +78,10 @@ async def test_a_tool_that_takes_too_long_is_given_up(pool: McpPool, tmp_path: P
     path = tmp_path / "never"
     text, is_error = await session.call("wait_for", {"path": str(path)})
     assert (text, is_error) == ("The tool did not answer within 0.2 s.", True)
-    assert await session.call("echo", {"text": "still here"}) == ("still here", False)
+    # On a busy machine this, too, may take longer than a call may.
+    async with asyncio.timeout(_PATIENCE_S):
+        while await session.call("echo", {"text": "still here"}) != ("still here", False):
+            pass
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(
