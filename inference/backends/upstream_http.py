@@ -1,9 +1,9 @@
 """The way that raw requests take to an upstream, over aiohttp.
 
-It is the client's part in the time to the first byte that is bought here: the official clients'
-HTTP library is written in Python down to the parser, and takes three times as long
-(docs/benchmarks/upstreams.md). What they are set to holds here as well: no redirect is followed, no
-cookie kept, nothing compressed.
+aiohttp parses in C. The official clients' HTTP library is written in Python throughout, and with it
+a request that should pass through as if nobody was there took a millisecond longer to its first
+byte. What they are set to holds here as well: no redirect is followed, no cookie kept, nothing
+compressed.
 """
 
 from __future__ import annotations
