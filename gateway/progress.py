@@ -1,8 +1,8 @@
 """How a batch gets on, over a WebSocket: for pages that show it live.
 
 `/ws/batches/{id}`, and `/admin/ws/batches/{id}` for the admin's own pages, sends the batch as it
-is, and again whenever it has changed, until it has ended.
-Let in are keys of its team and operators who are logged in to the admin.
+is, and again whenever it has changed, until it has ended. Let in are keys of its team, and
+operators who are logged in to the admin and may see batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from gateway.http.request import ApiRequest
-from gateway.live.access import permissions_of
+from gateway.live.access import permissions_of, session_of
 from gateway.models import Scope
 from gateway.request_ids import parse_request_id
 from gateway.services import Services
@@ -116,8 +116,7 @@ class BatchProgress(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _teams(self) -> set[int] | None:
         """Return the teams whose batches may be seen; None for all of them."""
-        session = self.scope["session"].session_key
-        if session:
+        if session := session_of(self.scope):
             permissions = await self._services.database.run(partial(permissions_of, session))
             if permissions is not None and "jobs.view_batch" in permissions:
                 return None

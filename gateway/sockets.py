@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
 from channels.sessions import CookieMiddleware
 from django.urls import path, re_path
@@ -25,29 +24,23 @@ Application = Callable[..., Awaitable[None]]
 
 def sockets(services: Services, transport: TransportOptions, role: str) -> Application:
     """Return the application for WebSockets: those that a role has, and a refusal of all others."""
-    watched = BatchProgress.as_asgi(services=services)
-    batches = AuthMiddlewareStack(
-        URLRouter(
-            [
-                path("ws/batches/<str:batch_id>", watched),
-                # Where the cookie of an operator's session is sent to.
-                path("admin/ws/batches/<str:batch_id>", watched),
-                re_path("", _refuse),  # type: ignore[arg-type]
-            ]
-        )
-    )
-    live = CookieMiddleware(Live.as_asgi(hub=Hub(transport), database=DatabaseThreads(1)))
+    batch = BatchProgress.as_asgi(services=services)
+    routes = []
+    if role != "admin":
+        routes.append(path("ws/batches/<str:batch_id>", batch))
+    if role != "api":
+        live = Live.as_asgi(hub=Hub(transport), database=DatabaseThreads(1))
+        routes.append(path("admin/ws/batches/<str:batch_id>", batch))
+        routes.append(path(LIVE_PATH.removeprefix("/"), live))
+    routes.append(re_path("", _refuse))  # type: ignore[arg-type]
+    routed = CookieMiddleware(URLRouter(routes))
 
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
         # Other sites' pages must not use an operator's session, whatever ALLOWED_HOSTS allows. Only
         # browsers name an origin, and always do; a program that sends its key has none.
-        own_page = is_own_page(scope["headers"])
-        if scope["path"] != LIVE_PATH and (own_page or not names_origin(scope["headers"])):
-            await batches(scope, receive, send)
-        elif scope["path"] == LIVE_PATH and own_page and role != "api":
-            await live(scope, receive, send)
-        else:
-            await _refuse(scope, receive, send)
+        is_program = not names_origin(scope["headers"]) and scope["path"] != LIVE_PATH
+        is_let_in = is_program or is_own_page(scope["headers"])
+        await (routed if is_let_in else _refuse)(scope, receive, send)
 
     return application
 

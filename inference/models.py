@@ -216,21 +216,27 @@ class Model(models.Model):
         help_text="Realtime requests that may wait for an engine; more are refused with 529.",
     )
     ttft_target_ms = models.PositiveIntegerField(
+        "time to first token, target in ms",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
         help_text="Time to the first token that realtime requests are to see whatever work runs "
-        "beside them. Empty: ttft_target_factor times that of the idle engine.",
+        "beside them. Empty: the factor times that of the idle engine.",
     )
     itl_target_ms = models.PositiveIntegerField(
+        "time between tokens, target in ms",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Time between tokens that they are to see. Empty: itl_target_factor times that "
-        "of the idle engine.",
+        help_text="Time between tokens that they are to see. Empty: the factor times that of the "
+        "idle engine.",
     )
-    ttft_target_factor = models.FloatField(default=2.5, validators=[MinValueValidator(1)])
-    itl_target_factor = models.FloatField(default=2, validators=[MinValueValidator(1)])
+    ttft_target_factor = models.FloatField(
+        "time to first token, factor", default=2.5, validators=[MinValueValidator(1)]
+    )
+    itl_target_factor = models.FloatField(
+        "time between tokens, factor", default=2, validators=[MinValueValidator(1)]
+    )
     workers = models.PositiveIntegerField(
         default=1, help_text="Engine workers that serve starts for it on one machine."
     )
@@ -240,12 +246,14 @@ class Model(models.Model):
         help_text="Options of the backend, such as vLLM's engine arguments, as a JSON object.",
     )
     kv_offload_gib = models.FloatField(
+        "host memory, in GiB",
         default=0,
         validators=[MinValueValidator(0)],
         help_text="Host memory, in GiB for the whole engine, that keeps prefixes which its device "
         "has no more room for. 0: none.",
     )
     kv_offload_dir = models.CharField(
+        "folder",
         max_length=500,
         blank=True,
         validators=[RegexValidator(r"^/", "Must be an absolute path.")],
@@ -290,6 +298,7 @@ class Model(models.Model):
     )
     mcp_servers = models.ManyToManyField(
         McpServer,
+        verbose_name="MCP servers",
         blank=True,
         related_name="models",
         help_text="Servers whose tools the model is offered and that run what it calls.",
@@ -333,8 +342,8 @@ class Model(models.Model):
             models.CheckConstraint(
                 condition=models.Q(kv_offload_dir="") | models.Q(kv_offload_gib__gt=0),
                 name="kv_offload_dir_needs_memory",
-                violation_error_message="Prefixes reach kv_offload_dir through host memory: it "
-                "needs kv_offload_gib.",
+                violation_error_message="Prefixes reach the folder through host memory: it needs "
+                "some.",
             )
         ]
 

@@ -13,21 +13,22 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gateway.admin.cancelling import cancel_each
+from gateway.admin.cancelling import cancel_batch
 from gateway.admin.filters import TeamFilter, TimeFilter, moment_text
 from gateway.admin.links import change_link, key_link, list_link, live_link, team_link
 from gateway.admin.money import units
 from gateway.admin.pages import AskingAdmin, Question, RecordAdmin, RequestSearch, row_of
 from gateway.admin.theme import ChoiceFilter, button, display
-from jobs import batches
+from gateway.admin.waiting import Wait, for_batches, tell_waits
 from jobs.models import Batch, LedgerEntry, RequestRecord, StoredFile, Work
 
 _CANCEL = Question(
     action="cancel",
     title="Cancel these batches?",
+    of_one="Cancel the batch {row} of {row.team_name}?",
     text="Rows that run end and are billed; no others begin. This cannot be undone.",
     yes="Cancel",
-    no="Let them run",
+    no="Do not cancel",
 )
 _COLOURS = {
     Batch.Status.VALIDATING: "",
@@ -116,9 +117,13 @@ class BatchAdmin(AskingAdmin, RequestSearch, RecordAdmin):
 
     @admin.display(description="rows ended")
     def rows_ended(self, batch: Batch) -> str:
-        """Return how far it is, and how many of its rows have failed."""
-        failed = f", {batch.failed:,} failed" if batch.failed else ""
-        return f"{self.progress(batch)}{failed}"
+        """Return how far it is, how many of its rows have no answer, and what it waits for."""
+        without = {name: getattr(batch, name) for name in ("failed", "cancelled", "expired")}
+        parts = [f"{count:,} {name}" for name, count in without.items() if count]
+        wait: Wait | None = getattr(batch, "wait", None)
+        return ", ".join(
+            [self.progress(batch), *parts, *([f"waiting: {wait.text}"] if wait else ())]
+        )
 
     @admin.display(description="deadline")
     def deadline(self, batch: Batch) -> datetime | None:
@@ -187,8 +192,10 @@ class BatchAdmin(AskingAdmin, RequestSearch, RecordAdmin):
 
     @admin.action(description="Cancel the chosen batches", permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Batch]) -> HttpResponse | None:
-        """Let rows that run end, and begin no others."""
-        return cancel_each(self, request, queryset, _CANCEL, lambda batch: batches.cancel(batch.pk))
+        """Ask, and let rows that run end, and begin no others."""
+        if not self.is_confirmed(request):
+            return self.ask(request, queryset, _CANCEL)
+        return self.carry_out(request, queryset, cancel_batch, "Cancelled")
 
     @button("Progress and results", permissions=["view"], icon="timeline")
     def live_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -199,6 +206,14 @@ class BatchAdmin(AskingAdmin, RequestSearch, RecordAdmin):
     def cancel_this(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Ask about the one whose page it is."""
         return self.ask_about(request, object_id, _CANCEL)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Find out why those of the page stand still that do."""
+        response = super().changelist_view(request, extra_context)
+        tell_waits(response, for_batches)
+        return response
 
     def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may change batches."""

@@ -1,38 +1,26 @@
-"""Cancelling what may take long: asked first, and then done to each that has not ended."""
+"""Cancelling what may take long, and whether that came in time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from django.contrib import messages
-from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-
-from gateway.admin.pages import AskingAdmin, Question
+from jobs import batches, responses
+from jobs.models import Batch, StoredResponse
 
 
-def cancel_each(
-    site: AskingAdmin,
-    request: HttpRequest,
-    queryset: QuerySet[Any],
-    question: Question,
-    cancel: Callable[[Any], Any],
-) -> HttpResponse | None:
-    """Ask, then cancel and say of how many that was; what has ended stays as it is.
+def cancel_batch(batch: Batch) -> bool:
+    """Begin no more of a batch's rows; False if it was over, or had been cancelled, before.
 
-    `cancel` returns how one is then, or None if it is gone.
+    The batch that was passed has its counts as they are then.
     """
-    if not site.is_confirmed(request):
-        return site.ask(request, queryset, question)
+    if batch.cancelling_at is not None:
+        return False
+    batches.cancel(batch.pk)
+    batch.refresh_from_db()
+    return batch.cancelling_at is not None
 
-    def was_cancelled(each: Any) -> bool:
-        now = cancel(each)
-        return now is not None and now.status != each.status
 
-    back = site.after(request, queryset)
-    chosen = len(queryset)
-    cancelled = site.do_each(request, queryset, was_cancelled, "Cancelled")
-    level = messages.SUCCESS if cancelled else messages.WARNING
-    site.message_user(request, f"Cancelled {cancelled} of {chosen}.", level)
-    return back
+def cancel_response(response: StoredResponse) -> bool:
+    """Break off what runs in the background; False for what does not, or does not any more."""
+    if response.status == StoredResponse.Status.CANCELLED:
+        return False
+    now = responses.cancel(str(response.pk), response.team_id)
+    return now is not None and now.status == StoredResponse.Status.CANCELLED

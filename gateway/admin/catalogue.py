@@ -8,13 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from gateway.admin.connections import Check, ConnectionAdmin
 from gateway.admin.lines import NamesField, at_line, lines_of
+from gateway.admin.links import change_link
 from gateway.admin.pages import NudgingAdmin
-from gateway.admin.theme import ChoiceFilter, YesNoFilter
+from gateway.admin.theme import ChoiceFilter, YesNoFilter, link
 from inference.catalogue import ModelEntry, load_catalogue, load_upstreams
 from inference.fallbacks import fallback_fault
 from inference.models import Model, Upstream
@@ -27,6 +31,10 @@ else:
     _ModelForm = forms.ModelForm
 
 _SAMPLING = ("temperature", "top_p", "top_k")
+_EFFECT = (
+    "What callers are told changes at once. An engine reads its entry when it starts: {} for the "
+    "rest."
+)
 
 
 class ModelForm(_ModelForm):
@@ -118,7 +126,7 @@ class CatalogueAdmin(NudgingAdmin):
     topic = Topic.CATALOGUE
     form = ModelForm
     list_display = [
-        *("id", "other_names", "display_name", "backend", "context_tokens", "capacity"),
+        *("id", "other_names", "called", "backend", "context_tokens", "capacity"),
         "enabled",
     ]
     list_filter = [("backend", ChoiceFilter), ("enabled", YesNoFilter)]
@@ -189,9 +197,21 @@ class CatalogueAdmin(NudgingAdmin):
         ),
     ]
 
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+        """Save, and say when a change takes effect."""
+        super().save_model(request, obj, form, change)
+        if change and form.has_changed():
+            engines = link(reverse("admin:engines"), "reload it")
+            self.message_user(request, format_html(_EFFECT, engines), messages.INFO)
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Keep the id: saving under another one would make a second model."""
         return ["id"] if obj else []
+
+    @admin.display(description="display name", ordering="display_name")
+    def called(self, model: Model) -> SafeString | str:
+        """Return the way to it under the name that people read, if it has one."""
+        return change_link(model, model.display_name) if model.display_name else "-"
 
     @admin.display(description="aliases")
     def other_names(self, model: Model) -> str:

@@ -17,6 +17,7 @@ from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
 from gateway.admin.pages import NudgingAdmin
+from gateway.admin.screens.view import show
 from inference.connections import Finding
 
 Check = Callable[[], Awaitable[list[Finding]]]
@@ -68,14 +69,15 @@ class ConnectionAdmin(NudgingAdmin):
 
     def _page(self, request: HttpRequest, names: list[str]) -> TemplateResponse:
         # Shown here and not after a redirect: a cookie has no room for what many tests have found.
-        context = self.admin_site.each_context(request) | {
-            "title": "Test connection",
-            "tested": map(_Tested, names, asyncio.run(_all(self.connection_checks(names)))),
-            "command": self.shell_command,
-            "host": socket.gethostname(),
-            "opts": self.opts,
-        }
-        return TemplateResponse(request, "admin/inference/connections.html", context)
+        return show(
+            request,
+            "admin/inference/connections.html",
+            "Test connection",
+            tested=map(_Tested, names, asyncio.run(_all(self.connection_checks(names)))),
+            command=self.shell_command,
+            host=socket.gethostname(),
+            opts=self.opts,
+        )
 
 
 async def _all(checks: list[Check]) -> list[list[Finding]]:

@@ -13,18 +13,19 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_http_methods
 
-from gateway.admin.screens.view import screen, show
+from gateway.admin.heartbeats import read_reports
+from gateway.admin.screens.starting import starting
+from gateway.admin.screens.view import Subject, note, screen, show
+from gateway.admin.waiting import Look
 from inference.models import Model
 from inference.transport.connection import Unreachable, connect_sync
 from inference.transport.frames import EngineReport, EngineState, Order
 from inference.transport.keys import Keys
-from inference.transport.orders import list_engines, send_order
+from inference.transport.orders import send_order
 from jobs.models import Worker
 
 MAY_SEE = "jobs.view_worker"
@@ -79,18 +80,19 @@ class Engine(NamedTuple):
 @screen(MAY_SEE)
 @require_GET
 def overview(request: HttpRequest) -> HttpResponse:
-    """List the engines, and the models that have none."""
+    """List the engines, and the models that none serves, with the commands that start one."""
     found = _reports(request)
     may_order = request.user.has_perm(MAY_ORDER)
-    served = {report.model for report in found or ()}
-    enabled = Model.objects.filter(enabled=True).values_list("id", flat=True)
+    enabled = list(Model.objects.filter(enabled=True).values_list("id", flat=True))
+    unserved = list(Look(found, frozenset(enabled)).unserved()) if found is not None else []
     return show(
         request,
         "admin/engines.html",
         "Engines",
         engines=[_engine(report, may_order=may_order) for report in found or ()],
         is_known=found is not None,
-        without=[model for model in enabled if model not in served],
+        unserved=unserved,
+        commands=starting([wait.model for wait in unserved]),
         may_order=may_order,
     )
 
@@ -147,37 +149,24 @@ def _wanted(order: str) -> Order:
 
 
 def _give(request: HttpRequest, report: EngineReport, wanted: Order) -> None:
-    done = f"{report.model} on {report.host} {ORDERS[wanted].done}"
+    keys = Keys(settings.TANDEM.REDIS_PREFIX)
     try:
         with connect_sync(settings.REDIS_URL) as client:
-            was_told = send_order(client, _keys(), report.engine_id, wanted)
+            was_told = send_order(client, keys, report.engine_id, wanted)
     except Unreachable:
         messages.error(request, "Redis cannot be reached; the engine was told nothing.")
         return
     if not was_told:
         messages.warning(request, "This engine is gone.")
         return
-    assert request.user.pk is not None
-    LogEntry.objects.create(
-        user_id=request.user.pk,
-        content_type=ContentType.objects.get_for_model(Worker),
-        object_id=report.engine_id,
-        object_repr=f"engine of {report.model} on {report.host}"[:200],
-        action_flag=CHANGE,
-        change_message=f"{ORDERS[wanted].verb}.",
-    )
-    messages.success(request, f"The engine of {done}.")
+    engine = f"engine of {report.model} on {report.host}"
+    note(request, Subject(Worker, report.engine_id, engine), f"{ORDERS[wanted].verb}.")
+    messages.success(request, f"The {engine} {ORDERS[wanted].done}.")
 
 
 def _reports(request: HttpRequest) -> list[EngineReport] | None:
     """Return what the engines say; None, and a message, if Redis cannot be asked."""
-    try:
-        with connect_sync(settings.REDIS_URL) as client:
-            return list_engines(client, _keys())
-    except Unreachable:
+    reports = read_reports()
+    if reports is None:
         messages.error(request, "Redis cannot be reached, and so no engine can be seen.")
-        return None
-
-
-def _keys() -> Keys:
-    return Keys(settings.TANDEM.REDIS_PREFIX)
+    return reports

@@ -15,11 +15,10 @@ from django.http import HttpRequest
 from gateway.admin.theme import RANGE_TEMPLATE, DateTimeInput, OptionFilter, TextFilter
 from gateway.models import ApiKey, Team
 from gateway.request_ids import parse_request_id
+from gateway.team_ids import parse_team_id
 from inference.models import Model
 
 _TEAMS_LISTED = 200
-# As many as every number of that length fits the database's widest integer.
-_ID_DIGITS = 18
 _UUID7_VERSION = 0x7000 << 64
 _EARLIEST, _LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -49,8 +48,8 @@ class TeamFilter(OpenFilter):
         value = self.value()
         if not value:
             return queryset
-        known = value.isdecimal() and len(value) <= _ID_DIGITS
-        return queryset.filter(**{self.field: int(value)}) if known else queryset.none()
+        team_id = parse_team_id(value)
+        return queryset.none() if team_id is None else queryset.filter(**{self.field: team_id})
 
 
 class ModelFilter(OpenFilter):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse
+from django.forms.widgets import Script
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -17,6 +18,7 @@ from gateway.admin.pages import AskingAdmin, ExportingAdmin, NudgingAdmin, Quest
 from gateway.admin.theme import CheckboxSelectMultiple, RelatedFilter, button
 from gateway.keys import give_secret, revoke
 from gateway.models import ApiKey, Scope, default_scopes
+from gateway.team_ids import parse_team_id
 from inference.models import Model
 from inference.transport.nudge import Topic
 from jobs.models import KeyUse, RequestRecord
@@ -29,10 +31,22 @@ else:
 _REVOKE = Question(
     action="revoke_selected",
     title="Revoke these API keys?",
-    text="Requests with these keys are refused from now on. This cannot be undone.",
+    of_one="Revoke the API key {row.name} of {row.team}?",
+    text="Requests with what is revoked are refused from now on. This cannot be undone.",
     yes="Revoke",
-    no="Keep them",
+    no="Cancel",
 )
+
+
+_SHOWN_ONCE = (
+    'Copy the key now, it is not shown again: <code id="new-key">{}</code> '
+    '<button type="button" class="copy" data-copies="new-key" aria-label="Copy the key">Copy'
+    "</button>"
+)
+
+
+# As the list's filter by team has it in the address.
+_TEAM_PARAMETER = "team__id__exact"
 
 
 class ApiKeyForm(_ApiKeyForm):
@@ -65,6 +79,11 @@ class ApiKeyForm(_ApiKeyForm):
 @admin.register(ApiKey)
 class ApiKeyAdmin(AskingAdmin, ExportingAdmin, NudgingAdmin):
     """Keys keep their name and team, and are never deleted: who called stays known."""
+
+    class Media:
+        """What copies the text of a new key."""
+
+        js: ClassVar = [Script("gateway/copy.js", type="module")]
 
     topic = Topic.KEYS
     form = ApiKeyForm
@@ -114,6 +133,14 @@ class ApiKeyAdmin(AskingAdmin, ExportingAdmin, NudgingAdmin):
         keys: QuerySet[ApiKey] = super().get_queryset(request)
         return keys.annotate(last_used_at=Subquery(uses))
 
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Fill in the team whose page, or whose list of keys, it was."""
+        initial: dict[str, Any] = dict(super().get_changeform_initial_data(request))
+        narrowed = QueryDict(request.GET.get("_changelist_filters", ""))
+        given = initial.pop("team", None) or narrowed.get(_TEAM_PARAMETER, "")
+        team_id = parse_team_id(given)
+        return initial if team_id is None else initial | {"team": team_id}
+
     @admin.display(description="last used", empty_value="-")
     def last_used(self, key: Any) -> Any:
         """Return when it last called a model."""
@@ -130,7 +157,7 @@ class ApiKeyAdmin(AskingAdmin, ExportingAdmin, NudgingAdmin):
         if plaintext is not None:
             self.message_user(
                 request,
-                format_html("Copy the key now, it is not shown again: <code>{}</code>", plaintext),
+                format_html(_SHOWN_ONCE, plaintext),
                 messages.WARNING,
             )
 
@@ -144,14 +171,9 @@ class ApiKeyAdmin(AskingAdmin, ExportingAdmin, NudgingAdmin):
         self, request: HttpRequest, queryset: QuerySet[ApiKey]
     ) -> HttpResponse | None:
         """Ask first, then end the keys' lives."""
-        alive = queryset.filter(revoked_at__isnull=True)
         if not self.is_confirmed(request):
-            return self.ask(request, alive, _REVOKE)
-        back = self.after(request, queryset)
-        count = self.do_each(request, alive, _revoke_one, "Revoked")
-        noun = "API key" if count == 1 else "API keys"
-        self.message_user(request, f"Revoked {count} {noun}.", messages.SUCCESS)
-        return back
+            return self.ask(request, queryset.filter(revoked_at__isnull=True), _REVOKE)
+        return self.carry_out(request, queryset, _revoke_one, "Revoked")
 
     @button("Revoke", permissions=["change"], icon="key_off", is_dangerous=True)
     def revoke_this(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -17,12 +17,12 @@ from jobs.models import Batch, LedgerEntry, RequestRecord, StoredResponse, Work
 
 def change_link(row: Model, text: object = "") -> SafeString:
     """Return the way to a row's own page."""
-    return link(_address(type(row), "change", row.pk), text or row.pk)
+    return link(page_address(type(row), "change", row.pk), text or row.pk)
 
 
 def list_link(model: type[Model], text: object, **narrowed_by: object) -> SafeString:
     """Return the way to a table's list, narrowed by these filters."""
-    return link(f"{_address(model, 'changelist')}?{urlencode(narrowed_by)}", text)
+    return link(f"{page_address(model, 'changelist')}?{urlencode(narrowed_by)}", text)
 
 
 def story_link(record: RequestRecord) -> SafeString:
@@ -55,7 +55,7 @@ def trail_link(request_id: UUID) -> SafeString | str:
     """
     if not RequestRecord.objects.filter(pk=request_id).exists():
         return "not in the audit trail"
-    return link(_address(RequestRecord, "change", request_id), "in the audit trail")
+    return link(page_address(RequestRecord, "change", request_id), "in the audit trail")
 
 
 def ledger_link(request_id: UUID) -> SafeString | str:
@@ -66,20 +66,21 @@ def ledger_link(request_id: UUID) -> SafeString | str:
 
 def batch_link(batch_id: UUID | None) -> SafeString | str:
     """Return the way to a batch; its name is its id."""
-    return "-" if batch_id is None else link(_address(Batch, "change", batch_id), batch_id)
+    return "-" if batch_id is None else link(page_address(Batch, "change", batch_id), batch_id)
 
 
 def kept_links(request_id: UUID) -> dict[str, SafeString]:
     """Return the ways to what else is kept of a request: its row of work, its stored response."""
     kept: dict[str, type[Model]] = {"work": Work, "response": StoredResponse}
     return {
-        name: link(_address(model, "change", request_id), name)
+        name: link(page_address(model, "change", request_id), name)
         for name, model in kept.items()
         if model._default_manager.filter(pk=request_id).exists()
     }
 
 
-def _address(model: type[Model], page: str, *arguments: Any) -> str:
+def page_address(model: type[Model], page: str, *arguments: Any) -> str:
+    """Return the address of one of a table's pages: `changelist`, `change` and the like."""
     opts = model._meta
     name = f"admin:{opts.app_label}_{opts.model_name}_{page}"
     return reverse(name, args=[quote(argument) for argument in arguments])

@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.utils import unquote
 from django.core.paginator import Paginator
 from django.db.models import Model, OrderBy, OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from gateway.admin.export import csv_answer
 from gateway.admin.filters import KeyFilter, TeamFilter
-from gateway.admin.links import team_link
+from gateway.admin.links import page_address, team_link
+from gateway.admin.screens.view import show
 from gateway.admin.theme import ModelAdmin, button
 from gateway.models import Team
 from gateway.nudges import nudge_on_commit
@@ -43,11 +43,9 @@ class NudgingAdmin(ModelAdmin):
     topic: ClassVar[Topic]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Let nobody ask for what a secret begins with, or for what no text can hold."""
+        """Let nobody ask for what a secret begins with."""
         is_secret = lookup.startswith(("digest", "keys__digest"))
-        return (
-            not is_secret and "\0" not in value and super().lookup_allowed(lookup, value, request)
-        )
+        return not is_secret and super().lookup_allowed(lookup, value, request)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save and tell."""
@@ -96,7 +94,7 @@ class ExportingAdmin(ModelAdmin):
         try:
             rows = self.get_changelist_instance(request).queryset
         except IncorrectLookupParameters:
-            return redirect(page_address(self, "changelist"))
+            return redirect(page_address(self.model, "changelist"))
         name = str(self.opts.verbose_name_plural).replace(" ", "-")
         ordered = rows.order_by(*self.get_export_order(request))
         return csv_answer(request, ordered, self.export_columns, name)
@@ -146,7 +144,7 @@ class RecordAdmin(ExportingAdmin):
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Take what the filters offer: any other look-up may read every row."""
-        return lookup.removesuffix("__exact") in self._offered() and "\0" not in value
+        return lookup.removesuffix("__exact") in self._offered()
 
     def _offered(self) -> set[str]:
         names: set[str] = set()
@@ -209,10 +207,15 @@ class TeamColumn(ModelAdmin):
 
 
 class Question(NamedTuple):
-    """What an operator is asked before anything happens. `action` is the list action's name."""
+    """What an operator is asked before anything happens. `action` is the list action's name.
+
+    `of_one` is the title where one row was chosen, with `{row}` in it: nobody says yes to the wrong
+    one.
+    """
 
     action: str
     title: str
+    of_one: str
     text: str
     yes: str
     no: str = "Leave as it is"
@@ -234,19 +237,22 @@ class AskingAdmin(ModelAdmin):
         `one`: the question was asked on the page of the only one, and its answer leads back there.
         """
         chosen = list(queryset[: _NAMED_AT_MOST + 1])
-        listed = page_address(self, "changelist")
-        context = self.admin_site.each_context(request) | {
-            "title": question.title,
-            "question": question,
-            "chosen": chosen[:_NAMED_AT_MOST],
-            "more": len(chosen) > _NAMED_AT_MOST,
-            "ids": [str(pk) for pk in queryset.values_list("pk", flat=True)],
-            "answered_at": listed,
-            "back": page_address(self, "change", chosen[0].pk) if one and chosen else listed,
-            "one": one,
-            "opts": self.opts,
-        }
-        return TemplateResponse(request, "admin/confirm.html", context)
+        listed = page_address(self.model, "changelist")
+        only = chosen[0] if len(chosen) == 1 else None
+        return show(
+            request,
+            "admin/confirm.html",
+            question.of_one.format(row=only) if only else question.title,
+            question=question,
+            original=only,
+            chosen=chosen[:_NAMED_AT_MOST],
+            more=len(chosen) > _NAMED_AT_MOST,
+            ids=[str(pk) for pk in queryset.values_list("pk", flat=True)],
+            answered_at=listed,
+            back=page_address(self.model, "change", chosen[0].pk) if one and chosen else listed,
+            one=one,
+            opts=self.opts,
+        )
 
     def ask_about(
         self, request: HttpRequest, object_id: str, question: Question
@@ -259,30 +265,35 @@ class AskingAdmin(ModelAdmin):
         """Whether the operator has said yes."""
         return request.method == "POST" and request.POST.get("confirmed") == "yes"
 
-    def after(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Lead back to where the question was asked."""
-        if request.POST.get("one") != "yes":
-            return None
-        only = queryset.values_list("pk", flat=True).first()
-        return redirect(page_address(self, "change", only)) if only is not None else None
-
-    def do_each(
+    def carry_out(
         self,
         request: HttpRequest,
         queryset: QuerySet[Any],
         do: Callable[[Any], bool],
         done: str,
-    ) -> int:
-        """Do something to each of what is chosen, and note in its history to which it was done.
+    ) -> HttpResponse | None:
+        """Do something to each of what is chosen, say to how many, and lead back to the question.
 
-        `do` returns whether it was; `done` says what it is then, such as "Cancelled".
+        `do` returns whether it was done; `done` says what it is then, such as "Cancelled", in the
+        message, which names the only one, and in the history of each.
         """
-        count = 0
+        back = self._way_back(request, queryset)
+        chosen, changed = len(queryset), []
         for each in queryset:
             if do(each):
-                count += 1
+                changed.append(each)
                 self.log_change(request, each, f"{done}.")
-        return count
+        what = str(changed[0]) if changed and chosen == 1 else f"{len(changed)} of {chosen}"
+        level = messages.SUCCESS if changed else messages.WARNING
+        self.message_user(request, f"{done}: {what}.", level)
+        return back
+
+    def _way_back(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Return the way to the page of the only one, if that is where it was asked."""
+        if request.POST.get("one") != "yes":
+            return None
+        only = queryset.values_list("pk", flat=True).first()
+        return redirect(page_address(self.model, "change", only)) if only is not None else None
 
 
 def row_of(site: ModelAdmin, request: HttpRequest, object_id: str) -> Any:
@@ -291,9 +302,3 @@ def row_of(site: ModelAdmin, request: HttpRequest, object_id: str) -> Any:
     if found is None:
         raise Http404(f"there is no {site.opts.verbose_name} {object_id}")
     return found
-
-
-def page_address(site: ModelAdmin, page: str, *arguments: Any) -> str:
-    """Return the address of one of a table's pages: `changelist`, `change` and the like."""
-    name = f"{site.admin_site.name}:{site.opts.app_label}_{site.opts.model_name}_{page}"
-    return reverse(name, args=[quote(argument) for argument in arguments])

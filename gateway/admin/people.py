@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
@@ -31,6 +31,7 @@ else:
 _FORGET = Question(
     action="forget_factors",
     title="Reset the second factor of these accounts?",
+    of_one="Reset the second factor of {row}?",
     text="Their phones' codes and recovery codes are worth nothing from now on. They sign in with "
     "their password, and set up a second factor anew.",
     yes="Reset",
@@ -105,9 +106,7 @@ class AccountAdmin(_UserAdmin, AskingAdmin):
         def forget(account: User) -> bool:
             return forget_factors(account) > 0
 
-        count = self.do_each(request, queryset, forget, "Second factor reset")
-        self.message_user(request, f"Reset {count} of {len(queryset)}.", messages.SUCCESS)
-        return None
+        return self.carry_out(request, queryset, forget, "Second factor reset")
 
 
 def _may_touch(request: HttpRequest, account: User | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -22,11 +22,14 @@ from gateway.admin.links import (
     kept_links,
     key_link,
     list_link,
+    page_address,
     story_link,
     team_link,
 )
 from gateway.admin.money import units
-from gateway.admin.pages import RecordAdmin, RequestSearch, page_address, row_of
+from gateway.admin.pages import RecordAdmin, RequestSearch, row_of
+from gateway.admin.screens.bill import tokens_of
+from gateway.admin.screens.timeline import moments_of
 from gateway.admin.theme import ChoiceFilter, OptionFilter, button, display, when_shown
 from gateway.admin.transcript import transcript
 from jobs.models import LedgerEntry, RequestRecord
@@ -195,32 +198,16 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
     @admin.display
     def timeline(self, record: RequestRecord) -> SafeString:
         """Return its moments, and how long after the admission each was."""
-        moments = [
-            ("admitted", record.created_at),
-            ("taken by the engine", record.taken_at),
-            ("first token", record.first_token_at),
-            ("ended by the engine", record.engine_ended_at),
-            ("answer ended", record.closed_at),
-            ("settled", record.settled_at),
-        ]
         rows = [
-            (name, f"{moment:%Y-%m-%d %H:%M:%S.%f}"[:-3], _after(record.created_at, moment))
-            for name, moment in moments
-            if moment is not None
+            (name, f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3], f"+{after_s:,.3f} s")
+            for name, at, after_s in moments_of(record)
         ]
         return _table(rows)
 
     @admin.display
     def tokens(self, record: RequestRecord) -> SafeString:
         """Return its tokens by kind."""
-        plain = record.input_tokens - record.cached_tokens - record.cache_written_tokens
-        rows = [
-            ("input", f"{plain:,}"),
-            ("input from the cache", f"{record.cached_tokens:,}"),
-            ("input written to the cache", f"{record.cache_written_tokens:,}"),
-            ("output", f"{record.output_tokens:,}"),
-            ("of it thinking", f"{record.thinking_tokens:,}"),
-        ]
+        rows = [(kind, f"{count:,}") for kind, count in tokens_of(record)]
         return _table(rows)
 
     @admin.display(description="price version")
@@ -257,7 +244,7 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
         narrowed = request.GET.copy()
         narrowed.pop("p", None)
         narrowed["status__exact"] = RequestRecord.Status.FAILED
-        return redirect(f"{page_address(self, 'changelist')}?{narrowed.urlencode()}")
+        return redirect(f"{page_address(self.model, 'changelist')}?{narrowed.urlencode()}")
 
     @button("What happened", permissions=["view"], icon="timeline")
     def whole_story(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -269,10 +256,6 @@ class RequestRecordAdmin(RequestSearch, RecordAdmin):
     def transcript(self, record: RequestRecord) -> SafeString:
         """Return body and answer, as far as they are kept."""
         return transcript(record)
-
-
-def _after(begin: datetime, moment: datetime) -> str:
-    return f"+{(moment - begin).total_seconds():,.3f} s"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> SafeString:

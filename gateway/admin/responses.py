@@ -9,13 +9,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
-from gateway.admin.cancelling import cancel_each
+from gateway.admin.cancelling import cancel_response
 from gateway.admin.filters import TeamFilter, TimeFilter, uuid7_bounds
 from gateway.admin.links import change_link, key_link, ledger_link, trail_link
 from gateway.admin.money import units
 from gateway.admin.pages import AskingAdmin, Question, RecordAdmin, RequestSearch, TeamColumn
 from gateway.admin.theme import ChoiceFilter, OptionFilter, button, when_shown
-from jobs import responses
 from jobs.models import ResponseStream, StoredResponse
 
 # As the indexes of one team's rows have it.
@@ -23,10 +22,11 @@ _NEWEST_OF_TEAM = ("-created_at", "-id")
 _CANCEL = Question(
     action="cancel",
     title="Cancel these responses?",
+    of_one="Cancel the response {row}?",
     text="Their callers are told at once; what was done until now is billed. This cannot be "
     "undone. Responses that are not in the background stay as they are.",
     yes="Cancel",
-    no="Let them run",
+    no="Do not cancel",
 )
 
 
@@ -112,12 +112,10 @@ class StoredResponseAdmin(TeamColumn, AskingAdmin, RequestSearch, RecordAdmin):
     def cancel(
         self, request: HttpRequest, queryset: QuerySet[StoredResponse]
     ) -> HttpResponse | None:
-        """Break off what runs in the background."""
-
-        def cancel(response: StoredResponse) -> StoredResponse | None:
-            return responses.cancel(str(response.pk), response.team_id)
-
-        return cancel_each(self, request, queryset, _CANCEL, cancel)
+        """Ask, and break off what runs in the background."""
+        if not self.is_confirmed(request):
+            return self.ask(request, queryset, _CANCEL)
+        return self.carry_out(request, queryset, cancel_response, "Cancelled")
 
     @button("Cancel", permissions=["cancel"], icon="cancel", is_dangerous=True)
     def cancel_this(self, request: HttpRequest, object_id: str) -> HttpResponse:

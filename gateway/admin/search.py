@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.urls import reverse
 
+from gateway.admin.links import page_address
 from gateway.admin.theme import SearchResult
 
 _ROWS_OF_TABLE = 20
@@ -27,8 +27,5 @@ def _found(request: HttpRequest, term: str) -> Iterator[SearchResult]:
             continue
         rows, repeats = table.get_search_results(request, table.get_queryset(request), term)
         for row in (rows.distinct() if repeats else rows)[:_ROWS_OF_TABLE]:
-            opts = model._meta
-            address = reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[row.pk])
-            yield SearchResult(
-                str(row), str(opts.verbose_name).capitalize(), address, "data_object"
-            )
+            kind = str(model._meta.verbose_name).capitalize()
+            yield SearchResult(str(row), kind, page_address(model, "change", row.pk), "data_object")

@@ -103,6 +103,11 @@ def is_operator(request: HttpRequest) -> bool:
     return request.user.is_active and request.user.is_staff
 
 
+def has_role(user: Any) -> bool:
+    """Whether an account may do anything: by a role, or by permissions of its own."""
+    return user.is_superuser or bool(user.get_all_permissions())
+
+
 def must_enrol(request: HttpRequest) -> bool:
     """Whether an operator who has signed in may do nothing but set up a second factor."""
     return is_operator(request) and not is_let_in(request) and not user_has_device(request.user)

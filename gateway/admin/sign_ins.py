@@ -15,9 +15,10 @@ from gateway.admin.pages import AskingAdmin, Question, RecordAdmin
 _UNLOCK = Question(
     action="unlock",
     title="Forget these failed sign-ins?",
+    of_one="Forget the failed sign-ins from {row.ip_address}?",
     text="Whoever was locked out by them may try again at once.",
     yes="Forget",
-    no="Keep them",
+    no="Cancel",
 )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from django.core.paginator import InvalidPage
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
 from django.urls import URLPattern, URLResolver, reverse
 
 from gateway.admin import sign_in
@@ -34,6 +37,25 @@ class OperatorSite(AdminSite):
         """
         leaves = request.path == reverse(f"{self.name}:logout", current_app=self.name)
         return super().has_permission(request) and (leaves or sign_in.is_let_in(request))
+
+    def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Any:
+        """Serve a page to operators. An account without a role has no page but those about itself.
+
+        Every page goes through here: the dashboard and others that are no table's, too.
+        """
+        own_account = (self.logout, self.password_change, self.password_change_done)
+        if view in (*own_account, self.i18n_javascript):
+            return super().admin_view(view, cacheable)
+
+        @wraps(view)
+        def of_roles(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if sign_in.has_role(request.user):
+                page: HttpResponseBase = view(request, *args, **kwargs)
+                return page
+            frame = self.each_context(request) | {"title": "No role yet"}
+            return render(request, "admin/no_role.html", frame, status=HTTPStatus.FORBIDDEN)
+
+        return super().admin_view(of_roles, cacheable)
 
     def login(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -78,7 +100,7 @@ NAVIGATION = {
         _table("Requests", "list_alt", "jobs", "requestrecord"),
         _table("Batches", "stacks", "jobs", "batch"),
         Entry("New batch", "upload_file", "new_batch", "gateway.add_apikey"),
-        _table("Work", "checklist", "jobs", "work"),
+        _table("Pieces of work", "checklist", "jobs", "work"),
         _table("Responses", "forum", "jobs", "storedresponse"),
         _table("Streams", "dynamic_feed", "jobs", "responsestream"),
         _table("Files", "draft", "jobs", "storedfile"),
@@ -109,6 +131,8 @@ NAVIGATION = {
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return where this operator may go, as the theme takes it."""
+    if not sign_in.has_role(request.user):
+        return []
     return [
         {"title": heading, "separator": bool(heading), "items": items}
         for heading, entries in NAVIGATION.items()

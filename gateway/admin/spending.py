@@ -26,7 +26,8 @@ def spending_table(team_id: int, today: date) -> SafeString:
     """
     rows = format_html_join(
         "",
-        '<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>',
+        '<tr><th scope="row">{}</th><td class="amount">{}</td><td class="amount">{}</td>'
+        '<td class="amount">{}</td><td class="amount">{}</td></tr>',
         (
             (
                 _entries(team_id, name, first, last),
@@ -39,10 +40,13 @@ def spending_table(team_id: int, today: date) -> SafeString:
         ),
     )
     return format_html(
-        '<table><thead><tr><th scope="col">Days in UTC</th>'
-        '<th scope="col">Spend, in units</th><th scope="col">Requests</th>'
-        '<th scope="col">Input tokens</th><th scope="col">Output tokens</th></tr></thead>'
-        "<tbody>{}</tbody></table>",
+        '<div class="sideways" tabindex="0" role="region" aria-label="Spend and usage"><table>'
+        '<thead><tr><th scope="col">Days in UTC</th>'
+        '<th scope="col" class="amount">Spend, in units</th>'
+        '<th scope="col" class="amount">Requests</th>'
+        '<th scope="col" class="amount">Input tokens</th>'
+        '<th scope="col" class="amount">Output tokens</th></tr></thead>'
+        "<tbody>{}</tbody></table></div>",
         rows,
     )
 

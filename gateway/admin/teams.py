@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
@@ -12,15 +13,15 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from gateway.admin.links import change_link, list_link
+from gateway.admin.links import change_link, list_link, page_address
 from gateway.admin.money import UnitsField, units
 from gateway.admin.pages import ExportingAdmin, NudgingAdmin, row_of
+from gateway.admin.screens.view import show
 from gateway.admin.spending import spending_table
 from gateway.admin.theme import Select, TextInput, YesNoFilter, button, when_shown
 from gateway.credit import adjust, top_up
@@ -99,7 +100,7 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
     list_display = ["name", "balance", "prepaid", "zero_data_retention", "created_at"]
     list_filter = [("prepaid", YesNoFilter), ("zero_data_retention", YesNoFilter)]
     search_fields = ["name"]
-    actions_detail = ["give_credit"]
+    actions_detail = ["give_credit", "new_key"]
     fieldsets = [
         (None, {"fields": ["name", "zero_data_retention"]}),
         (
@@ -185,6 +186,16 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
         """Whoever may add ledger entries."""
         return request.user.has_perm("jobs.add_ledgerentry")
 
+    @button("New key", permissions=["new_key"], icon="key")
+    def new_key(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Lead to the form that makes one, with the team filled in."""
+        team = row_of(self, request, object_id)
+        return redirect(f"{page_address(ApiKey, 'add')}?{urlencode({'team': team.pk})}")
+
+    def has_new_key_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may add keys."""
+        return request.user.has_perm("gateway.add_apikey")
+
     def credit_view(self, request: HttpRequest, team_id: int) -> HttpResponse:
         """Book a top-up or an adjustment; it takes the permission to add ledger entries."""
         team = self.get_queryset(request).filter(pk=team_id).first()
@@ -196,14 +207,16 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
         form = CreditForm(request.POST or None, initial={"nonce": uuid.uuid4()})
         if form.is_valid() and self._book(request, team, form):
             return redirect("admin:gateway_team_change", team.pk)
-        context = self.admin_site.each_context(request) | {
-            "title": f"Credit for {team}",
-            "balance": self.balance(team),
-            "form": form,
-            "team": team,
-            "opts": self.opts,
-        }
-        return TemplateResponse(request, "admin/gateway/team/credit.html", context)
+        return show(
+            request,
+            "admin/gateway/team/credit.html",
+            f"Credit for {team}",
+            balance=self.balance(team),
+            form=form,
+            team=team,
+            original=team,
+            opts=self.opts,
+        )
 
     def _book(self, request: HttpRequest, team: Team, form: CreditForm) -> bool:
         try:
@@ -213,8 +226,8 @@ class TeamAdmin(ExportingAdmin, NudgingAdmin):
             return False
         self.message_user(
             request,
-            f"Entry {entry.number}: {entry.get_kind_display().lower()} of "
-            f"{units(entry.amount_micros)}, balance {units(entry.balance_after_micros)}.",
+            f"{team}: entry {entry.number}, {entry.get_kind_display().lower()} of "
+            f"{units(entry.amount_micros)}, balance {units(entry.balance_after_micros)} units.",
             messages.SUCCESS,
         )
         return True
@@ -225,7 +238,8 @@ def _entries_table(entries: Sequence[LedgerEntry], team: Team) -> SafeString:
         return SafeString("None.")
     rows = format_html_join(
         "",
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        '<tr><td>{}</td><td>{}</td><td class="amount">{}</td><td class="amount">{}</td>'
+        "<td>{}</td></tr>",
         (
             (
                 change_link(entry, f"{entry.created_at:%Y-%m-%d %H:%M:%S}"),
@@ -238,8 +252,10 @@ def _entries_table(entries: Sequence[LedgerEntry], team: Team) -> SafeString:
         ),
     )
     return format_html(
-        "<table><thead><tr><th>Time</th><th>Kind</th><th>Amount</th><th>Balance after</th>"
-        "<th>What for</th></tr></thead><tbody>{}</tbody></table><p>{}</p>",
+        '<div class="sideways" tabindex="0" role="region" aria-label="Recent entries"><table>'
+        '<thead><tr><th>Time, in UTC</th><th>Kind</th><th class="amount">Amount, in units</th>'
+        '<th class="amount">Balance after</th><th>What for</th></tr></thead>'
+        "<tbody>{}</tbody></table></div><p>{}</p>",
         rows,
         list_link(LedgerEntry, "All entries", team=team.pk),
     )

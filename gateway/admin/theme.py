@@ -7,6 +7,7 @@ they include of this theme by its own name goes with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django import forms
@@ -14,7 +15,7 @@ from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import BadRequest, ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
-from django.db.models import JSONField, ManyToManyField, QuerySet
+from django.db.models import DateTimeField, JSONField, ManyToManyField, QuerySet
 from django.http import HttpRequest
 from django.utils.functional import lazy
 from django.utils.html import format_html
@@ -107,6 +108,13 @@ class ModelAdmin(_ModelAdmin):
         JSONField: {"form_class": JsonField},
     }
 
+    @property
+    def lists_moments(self) -> bool:
+        """Whether its list has a column of moments: it says then that they are in UTC."""
+        fields = self.opts.get_fields()
+        moments = {field.name for field in fields if isinstance(field, DateTimeField)}
+        return not moments.isdisjoint(map(str, self.list_display))
+
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
     ) -> Any:
@@ -197,12 +205,21 @@ def display(*, description: str, label: Mapping[Any, str]) -> Callable[[_Shown],
 
 
 def when_shown(method: Callable[..., str]) -> Callable[..., str]:
-    """Let a method be carried out when what it returns is shown.
+    """Let a method be carried out when what it returns is shown, and once for each row.
 
-    The theme asks each method of a read-only page twice, the first time for nothing but what kind
-    of thing it returns. For those that ask the database.
+    The theme asks each method of a read-only page several times, the first time for nothing but
+    what kind of thing it returns. For those that ask the database.
     """
-    carried_out: Callable[..., str] = lazy(method, SafeString)
+    name = f"_shown_{method.__name__}"
+
+    def once(site: Any, row: Any) -> str:
+        # A row is read anew for each page.
+        if name not in row.__dict__:
+            row.__dict__[name] = method(site, row)
+        shown: str = row.__dict__[name]
+        return shown
+
+    carried_out: Callable[..., str] = lazy(wraps(method)(once), SafeString)
     return carried_out
 
 

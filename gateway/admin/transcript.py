@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from gateway.admin.screens.conversation import pretty
 from gateway.admin.screens.said import Sources, said_by
 from gateway.control.answers import render_body, render_result
 from jobs.models import RequestRecord
@@ -30,7 +30,7 @@ def transcript(record: RequestRecord) -> SafeString:
 def _shown(value: Any, why_not: str) -> SafeString:
     if value is None:
         return format_html("<p>Not kept. {}</p>", why_not)
-    text = msgspec.json.format(msgspec.json.encode(without_images(value)), indent=2).decode()
+    text = pretty(without_images(value))
     return format_html('<pre style="white-space: pre-wrap">{}</pre>', text)
 
 

@@ -8,17 +8,18 @@ from functools import wraps
 
 import segno
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 from django_otp import login as show_factor
 from django_otp import user_has_device
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
+from gateway.admin.screens.view import show
 from gateway.admin.sign_in import CODE_DIGITS, device_for, is_let_in, is_operator
 from gateway.admin.theme import TextInput
 
@@ -40,9 +41,8 @@ def _own_account(view: _View) -> Callable[[HttpRequest], HttpResponse]:
 
     @wraps(view)
     def guarded(request: HttpRequest) -> HttpResponse:
-        if not is_operator(request):
-            return redirect("admin:login")
-        if user_has_device(request.user) and not is_let_in(request):
+        owes_a_code = user_has_device(request.user) and not is_let_in(request)
+        if owes_a_code or not is_operator(request):
             return redirect("admin:login")
         assert isinstance(request.user.pk, int)
         return view(request, User.objects.get(pk=request.user.pk))
@@ -112,5 +112,4 @@ def forget_factors(user: User) -> int:
 
 
 def _show(request: HttpRequest, template: str, **context: object) -> HttpResponse:
-    frame = admin.site.each_context(request)
-    return render(request, template, frame | {"title": "Two-factor sign-in"} | context)
+    return show(request, template, "Two-factor sign-in", **context)

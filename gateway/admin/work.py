@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from gateway.admin.filters import BatchFilter
-from gateway.admin.links import batch_link, ledger_link, team_link, trail_link
-from gateway.admin.pages import AskingAdmin, Question, RecordAdmin, RequestSearch
+from gateway.admin.links import batch_link, ledger_link, trail_link
+from gateway.admin.pages import AskingAdmin, Question, RecordAdmin, RequestSearch, TeamColumn
+from gateway.admin.screens.reasons import row_says
 from gateway.admin.theme import ChoiceFilter, OptionFilter, button, when_shown
+from gateway.admin.waiting import Wait, for_work, tell_waits
 from jobs.models import Work
 from jobs.work.requeue import requeue
 
 _REQUEUE = Question(
     action="requeue",
     title="Put this work back into the queue?",
+    of_one="Put the piece of work {row} back into the queue?",
     text="The next engine with room takes it, and begins it anew. Work that an engine runs now is "
     "taken from it; what the engine has done of it so far is lost, and is not billed. Work that "
     "waits for its next try is tried at once. Work that has ended stays as it is.",
@@ -42,7 +45,7 @@ class OutcomeFilter(OptionFilter):
 
 
 @admin.register(Work)
-class WorkAdmin(AskingAdmin, RequestSearch, RecordAdmin):
+class WorkAdmin(TeamColumn, AskingAdmin, RequestSearch, RecordAdmin):
     """Each row, without what it asks and answers."""
 
     request_field = "pk"
@@ -75,13 +78,16 @@ class WorkAdmin(AskingAdmin, RequestSearch, RecordAdmin):
 
     @admin.display(description="state")
     def came_to(self, work: Work) -> str:
-        """Return how far it is, or how it ended."""
+        """Return how far it is and what it waits for, or how it ended."""
+        wait: Wait | None = getattr(work, "wait", None)
+        if wait:
+            return f"{work.get_state_display()}: {wait.text}"
         return work.get_outcome_display() if work.outcome else work.get_state_display()
 
     @admin.display
     def error(self, work: Work) -> str:
-        """Return why it failed."""
-        return f"{work.error_code}: {work.error_message}" if work.error_code else "-"
+        """Return why it has no answer."""
+        return row_says(work.outcome, work.error_code, work.error_message) or "-"
 
     @admin.display(description="request")
     @when_shown
@@ -100,27 +106,25 @@ class WorkAdmin(AskingAdmin, RequestSearch, RecordAdmin):
         """Return the way to its batch."""
         return batch_link(work.batch_id)
 
-    @admin.display
-    def team(self, work: Work) -> SafeString:
-        """Return the way to its team."""
-        return team_link(work.team_id)
-
     @admin.action(description="Put the chosen work back", permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[Work]) -> HttpResponse | None:
         """Ask, and let engines take it anew."""
         if not self.is_confirmed(request):
             return self.ask(request, queryset, _REQUEUE)
-        back = self.after(request, queryset)
-        chosen = len(queryset)
-        count = self.do_each(request, queryset, lambda work: requeue(str(work.pk)), "Put back")
-        level = messages.SUCCESS if count else messages.WARNING
-        self.message_user(request, f"Put back {count} of {chosen}.", level)
-        return back
+        return self.carry_out(request, queryset, lambda work: requeue(str(work.pk)), "Put back")
 
     @button("Put back into the queue", permissions=["requeue"], icon="replay")
     def requeue_this(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Ask about the one whose page it is."""
         return self.ask_about(request, object_id, _REQUEUE)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Find out why those of the page do not begin that wait."""
+        response = super().changelist_view(request, extra_context)
+        tell_waits(response, for_work)
+        return response
 
     def has_requeue_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may change work."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -12,8 +13,15 @@ from django.http import HttpRequest, HttpResponse
 from django_otp.middleware import OTPMiddleware
 
 
+def session_of(scope: dict[str, Any]) -> str:
+    """Return the key of the session that a WebSocket's cookies name; empty where there is none."""
+    key: str = scope["cookies"].get(settings.SESSION_COOKIE_NAME, "")
+    # A quoted cookie may hold one, and the database fails on it.
+    return "" if "\0" in key else key
+
+
 def permissions_of(session_key: str) -> frozenset[str] | None:
-    """Return what the operator of a session may do; None: it is no operator's, or not any more.
+    """Return what the operator of a session may do; None: it is nobody's who may do anything.
 
     Reads the database: a session that was ended, and a permission that was taken, count at once.
     """
@@ -24,7 +32,7 @@ def permissions_of(session_key: str) -> frozenset[str] | None:
     OTPMiddleware(_answer)(request)
     if not site.has_permission(request):
         return None
-    return frozenset(user.get_all_permissions())
+    return frozenset(user.get_all_permissions()) or None
 
 
 def _answer(request: HttpRequest) -> HttpResponse:

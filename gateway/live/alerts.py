@@ -6,17 +6,18 @@ told once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlencode
 
 import msgspec
+from django.contrib.admin.utils import quote
 from django.urls import reverse
 
 from gateway.amounts import amount
 from gateway.live.engines import Lost, ModelState
 from gateway.live.traffic import RECENT, Failures, Latency
 from gateway.live.usage import Short
-from gateway.live.work import BatchState
+from gateway.live.work import BatchState, Waiting
 from inference.request import Lane
 from inference.transport.frames import EngineReport, EngineState
 
@@ -35,7 +36,8 @@ _MINUTES = int(RECENT.total_seconds() // 60)
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to look at. `level` is critical or warning; `link` an address of the admin.
 
-    `since_s` is when it began, where that says something.
+    `about` tells those apart that lead to one place. `since_s` is when it began, where that says
+    something.
     """
 
     kind: str
@@ -43,20 +45,26 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     advice: str
     link: str = ""
+    about: str = ""
     since_s: int | None = None
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the alerts about the service follow from. `away` are sources that do not answer."""
+    """What the alerts about the service follow from. `away` are sources that do not answer.
+
+    `waiting` is by model; what waits of batches for several models is under an empty one.
+    `records_since_s` is when the oldest record came that the clerk has not written down.
+    """
 
     now_s: float
     away: tuple[str, ...] = ()
     states: tuple[ModelState, ...] = ()
     reports: tuple[EngineReport, ...] = ()
     lost: tuple[Lost, ...] = ()
+    waiting: Mapping[str, Waiting] = {}
     latencies: tuple[Latency, ...] = ()
     failures: tuple[Failures, ...] = ()
-    behind_since_s: float | None = None
+    records_since_s: float | None = None
     records_dead: int = 0
 
 
@@ -107,7 +115,7 @@ def _engines(facts: Facts) -> Iterator[Alert]:
     coming = {state.id for state in facts.states if state.engines.get(EngineState.LOADING)}
     for state in facts.states:
         if state.id not in serving | coming:
-            yield _unserved(state)
+            yield _unserved(state, facts.waiting)
     for report, since_s in facts.lost:
         if facts.now_s - since_s >= _SILENT_S:
             yield Alert(
@@ -131,15 +139,34 @@ def _engines(facts: Facts) -> Iterator[Alert]:
             )
 
 
-def _unserved(state: ModelState) -> Alert:
+def _unserved(state: ModelState, waiting: Mapping[str, Waiting]) -> Alert:
+    waits = _waits(state.id, waiting)
     return Alert(
         kind="no_engine",
         level="critical",
-        text=f"No engine serves {state.id}: callers get 503.",
-        advice="Start one (manage.py serve, or a worker with ENGINE_MODELS set to the model), or "
-        "disable the model.",
-        link=_model(state.id),
+        text=f"No engine serves {state.id}: callers get 503{f', and {waits}' if waits else ''}.",
+        advice="Start one, or disable the model. What its engines say, and the commands that start "
+        "one, are with the engines.",
+        link=f"{reverse('admin:engines')}#unserved",
+        about=state.id,
     )
+
+
+def _waits(model: str, waiting: Mapping[str, Waiting]) -> str:
+    """Say how much waits for a model; empty if nothing is known to."""
+    own = waiting.get(model, Waiting(0, 0))
+    # Those of batches for several models may be for this one.
+    at_least = "at least " if waiting.get("", Waiting(0, 0)).rows else ""
+    parts = [
+        f"{at_least if what == 'row' else ''}{count:,} {what}{'s' if count > 1 else ''}{of}"
+        for count, what, of in (
+            (own.rows, "row", " of batches"),
+            (own.responses, "background response", ""),
+        )
+        if count
+    ]
+    verb = "waits" if own.rows + own.responses == 1 else "wait"
+    return f"{' and '.join(parts)} {verb} for it" if parts else ""
 
 
 def _errors(failures: Iterable[Failures]) -> Iterator[Alert]:
@@ -181,7 +208,8 @@ def _slow(latencies: Iterable[Latency], states: Iterable[ModelState]) -> Iterato
 
 
 def _records(facts: Facts) -> Iterator[Alert]:
-    since_s = facts.behind_since_s
+    # What was seen last before Redis went away is no news of the clerk.
+    since_s = None if "redis" in facts.away else facts.records_since_s
     if since_s is not None and facts.now_s - since_s >= _BEHIND_S:
         yield Alert(
             kind="clerk_behind",
@@ -241,7 +269,7 @@ def _balance(team: Short) -> Alert:
 
 
 def _model(model: str) -> str:
-    return reverse("admin:inference_model_change", args=[model])
+    return reverse("admin:inference_model_change", args=[quote(model)])
 
 
 def _time(seconds: float) -> str:

@@ -121,8 +121,9 @@ class Board:
             states=tuple(engines.states),
             reports=tuple(engines.reports.values()),
             lost=tuple(engines.lost.values()),
+            waiting=self._work.waiting,
             latencies=tuple(self._traffic.latencies),
             failures=tuple(self._traffic.failures),
-            behind_since_s=engines.behind_since_s,
+            records_since_s=engines.records_since_s,
             records_dead=engines.records_dead,
         )

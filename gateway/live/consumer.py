@@ -13,9 +13,8 @@ from contextlib import suppress
 from functools import partial
 
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.conf import settings
 
-from gateway.live.access import permissions_of
+from gateway.live.access import permissions_of, session_of
 from gateway.live.hub import Hub
 from gateway.live.parts import message
 from gateway.threads import DatabaseThreads
@@ -88,5 +87,4 @@ class Live(AsyncWebsocketConsumer):  # type: ignore[misc]
                     await self._hub.join(self)
 
     async def _permissions(self) -> frozenset[str] | None:
-        session_key = self.scope["cookies"].get(settings.SESSION_COOKIE_NAME, "")
-        return await self._database.run(partial(permissions_of, session_key))
+        return await self._database.run(partial(permissions_of, session_of(self.scope)))

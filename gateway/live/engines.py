@@ -23,8 +23,6 @@ _PACE_OVER_S = 30.0
 _REMEMBERED_S = 15 * 60
 # That of a host and that of this one.
 _CLOCKS_DIFFER_S = 10.0
-# A clerk takes what is there twice a second.
-_BEHIND_ENTRIES = 100
 MISSING = "missing"
 
 
@@ -101,7 +99,7 @@ class Engines:
         self.reports: dict[str, EngineReport] = {}
         self.lost: dict[str, Lost] = {}
         self.states: list[ModelState] = []
-        self.behind_since_s: float | None = None
+        self.records_since_s: float | None = None
         self.records_dead = 0
 
     async def look(self, now: datetime) -> None:
@@ -114,10 +112,7 @@ class Engines:
         self._notice_losses(sight, now_s)
         self.reports = sight.reports
         self.records_dead = sight.records_dead
-        if sight.records_waiting < _BEHIND_ENTRIES:
-            self.behind_since_s = None
-        elif self.behind_since_s is None:
-            self.behind_since_s = now_s
+        self.records_since_s = sight.records_since_s
         self._counted = {
             engine_id: _count(self._counted.get(engine_id), report, now_s)
             for engine_id, report in sight.reports.items()

@@ -13,7 +13,7 @@ from inference.transport.frames import EngineReport, decode_report
 from inference.transport.keys import QUEUED_LANES, Keys
 
 # The oldest entry's id only: what it asks may be megabytes, and stays where it is.
-_QUEUES = """
+_STREAMS = """
 local found = {}
 for place, key in ipairs(KEYS) do
     local waiting = redis.call('XLEN', key)
@@ -37,14 +37,14 @@ class Queue(NamedTuple):
 class Sight(NamedTuple):
     """What one look has found.
 
-    `silent` are engines that have not said goodbye and say nothing any more. The last two are
-    entries of records: those that wait for the clerk, and those that it could not keep.
+    `silent` are engines that have not said goodbye and say nothing any more. The last two are of
+    records: since when the oldest waits for the clerk, and how many entries it could not keep.
     """
 
     reports: dict[str, EngineReport]
     silent: set[str]
     queues: list[Queue]
-    records_waiting: int
+    records_since_s: float | None
     records_dead: int
 
 
@@ -59,11 +59,11 @@ class Heartbeats:
         """Look once. Raises what the Redis client does."""
         queues = [(model, lane) for model in models for lane in QUEUED_LANES]
         pipeline = self._client.pipeline(transaction=False)
+        streams = [self._keys.records, *(self._keys.queue(*queue) for queue in queues)]
         pipeline.smembers(self._keys.engines)
-        pipeline.xlen(self._keys.records)
         pipeline.xlen(self._keys.dead_records)
-        pipeline.eval(_QUEUES, len(queues), *(self._keys.queue(*queue) for queue in queues))
-        members, waiting, dead, found = await pipeline.execute()
+        pipeline.eval(_STREAMS, len(streams), *streams)
+        members, dead, ((_, oldest_record), *found) = await pipeline.execute()
         ids = sorted(raw.decode() for raw in members)
         reports = await self._reports(ids)
         return Sight(
@@ -73,7 +73,7 @@ class Heartbeats:
                 Queue(*queue, count, _time_s(oldest))
                 for queue, (count, oldest) in zip(queues, found, strict=True)
             ],
-            records_waiting=waiting,
+            records_since_s=_time_s(oldest_record),
             records_dead=dead,
         )
 

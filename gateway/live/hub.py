@@ -60,6 +60,8 @@ class Hub:
                 await self._follow(board)
         except ExceptionGroup:
             logger.exception("The dashboard's figures have come to a halt; they begin anew")
+        finally:
+            # Whatever ended it, nobody is left to wait for what will not come.
             if self._looking is asyncio.current_task():
                 await self._give_up()
 

@@ -1,7 +1,8 @@
 """Spend and usage by team and model, of today, yesterday, 7 and 30 days, and balances that run out.
 
 From the usage by day, in UTC. Days that are over are read once, and now and then again in case
-something was still being written when they ended.
+something was still being written when they ended. They are added up where they are read, in a
+thread: with many teams that takes long, and the event loop has streams to serve.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from django.db.models import Sum
@@ -25,8 +26,13 @@ _LISTED = 20
 # How many days ago the last and the first day of each is.
 _WINDOWS = {"today": (0, 0), "yesterday": (1, 1), "week": (0, 6), "month": (0, 29)}
 _FIRST_DAY = timedelta(days=max(first for _, first in _WINDOWS.values()))
-_WEEK = timedelta(days=7)
+_DAY = timedelta(days=1)
+_WEEK_DAYS = 7
+# Of a team or a model that did nothing.
+_NOTHING: Counter[str] = Counter()
 _SUMS = ("requests", "input_tokens", "output_tokens", "cost_micros")
+
+_Key = TypeVar("_Key")
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +72,13 @@ class DaySums(NamedTuple):
     sums: Counter[str]
 
 
+class Spend(NamedTuple):
+    """What was spent in some days, by team and by model."""
+
+    teams: dict[int, Counter[str]]
+    models: dict[str, Counter[str]]
+
+
 class Purse(NamedTuple):
     """A team's name, and its balance if it is prepaid."""
 
@@ -81,7 +94,7 @@ class Usage:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._past: list[DaySums] = []
+        self._past: dict[str, Spend] = {}
         self._past_at: datetime | None = None
         self.parts: Parts = {}
         self.short: list[Short] = []
@@ -90,66 +103,89 @@ class Usage:
         """Read today, and the days before if that is due."""
         today = now.date()
         known = self._past_at
-        is_due = known is None or known.date() != today or now - known >= _PAST_EVERY
-        first = today - _FIRST_DAY if is_due else today
-        found, purses = await self._reader.read(partial(read_usage, first))
-        if is_due:
-            self._past = [each for each in found if each.day < today]
+        if known is None or known.date() != today or now - known >= _PAST_EVERY:
+            past = partial(read_spend, today - _FIRST_DAY, today - _DAY, today)
+            self._past = await self._reader.read(past)
             self._past_at = now
-        of_today = [each for each in found if each.day >= today]
-        self.see([*self._past, *of_today], purses, today)
+        of_today = await self._reader.read(partial(read_spend, today, today, today))
+        self.see(self._past, of_today, await self._reader.read(read_purses))
 
-    def see(self, days: Iterable[DaySums], purses: dict[int, Purse], today: date) -> None:
-        """Take what was spent, and what the teams have left."""
-        days = list(days)
-        windows = {
-            name: [each for each in days if last <= (today - each.day).days <= first]
-            for name, (last, first) in _WINDOWS.items()
-        }
-        self.short = _short(days, purses, today)
+    def see(
+        self, past: dict[str, Spend], of_today: dict[str, Spend], purses: dict[int, Purse]
+    ) -> None:
+        """Take what was spent by window, on days that are over and today, and what teams have."""
+        windows = {name: _together(past[name], of_today[name]) for name in _WINDOWS}
+        self.short = _short(windows, purses)
         self.parts = {
-            f"usage/{name}": encode(_window(spent, purses)) for name, spent in windows.items()
+            f"usage/{name}": encode(_window(spend, purses)) for name, spend in windows.items()
         }
 
 
-def read_usage(first: date) -> tuple[list[DaySums], dict[int, Purse]]:
-    """Read the usage of all teams from a day on, and every team."""
-    rows = UsageDay.objects.filter(day__gte=first).order_by().values("day", "team_id", "model")
-    found: Any = rows.annotate(**{f"sum_{name}": Sum(name) for name in _SUMS})
-    days = [
-        DaySums(
-            row["day"],
-            row["team_id"],
-            row["model"],
-            Counter({name: int(row[f"sum_{name}"]) for name in _SUMS}),
-        )
-        for row in found
-    ]
+def read_spend(first: date, last: date, today: date) -> dict[str, Spend]:
+    """Read what all teams spent on these days, by the windows that today has."""
+    rows = UsageDay.objects.filter(day__range=(first, last)).order_by()
+    found: Any = rows.values("day", "team_id", "model").annotate(
+        **{f"sum_{name}": Sum(name) for name in _SUMS}
+    )
+    return add_up(
+        (
+            DaySums(
+                row["day"],
+                row["team_id"],
+                row["model"],
+                Counter({name: int(row[f"sum_{name}"]) for name in _SUMS}),
+            )
+            for row in found
+        ),
+        today,
+    )
+
+
+def read_purses() -> dict[int, Purse]:
+    """Read every team."""
     balances = dict(Account.objects.values_list("team_id", "balance_micros"))
     teams = Team.objects.values_list("pk", "name", "prepaid")
-    purses = {
+    return {
         team_id: Purse(name, balances.get(team_id, 0) if prepaid else None)
         for team_id, name, prepaid in teams
     }
-    return days, purses
 
 
-def _window(days: Iterable[DaySums], purses: dict[int, Purse]) -> Window:
-    total: Counter[str] = Counter()
-    teams: dict[int, Counter[str]] = defaultdict(Counter)
-    models: dict[str, Counter[str]] = defaultdict(Counter)
+def add_up(days: Iterable[DaySums], today: date) -> dict[str, Spend]:
+    """Return what was spent in each window, of these days."""
+    windows = {name: Spend(defaultdict(Counter), defaultdict(Counter)) for name in _WINDOWS}
     for each in days:
-        for sums in (total, teams[each.team_id], models[each.model]):
-            sums.update(each.sums)
+        ago = (today - each.day).days
+        for name, (last, first) in _WINDOWS.items():
+            if last <= ago <= first:
+                windows[name].teams[each.team_id].update(each.sums)
+                windows[name].models[each.model].update(each.sums)
+    return windows
+
+
+def _together(one: Spend, other: Spend) -> Spend:
+    return Spend(_merged(one.teams, other.teams), _merged(one.models, other.models))
+
+
+def _merged(
+    one: dict[_Key, Counter[str]], other: dict[_Key, Counter[str]]
+) -> dict[_Key, Counter[str]]:
+    return {key: one.get(key, _NOTHING) + other.get(key, _NOTHING) for key in one | other}
+
+
+def _window(spend: Spend, purses: dict[int, Purse]) -> Window:
+    total: Counter[str] = Counter()
+    for sums in spend.models.values():
+        total.update(sums)
     return Window(
         total=Use(name="", **total),
         teams=_listed(
             Use(name=purses[team_id].name, id=team_id, **sums)
             if team_id in purses
             else Use(name=f"team {team_id}, deleted", **sums)
-            for team_id, sums in teams.items()
+            for team_id, sums in spend.teams.items()
         ),
-        models=_listed(Use(name=model, **sums) for model, sums in models.items()),
+        models=_listed(Use(name=model, **sums) for model, sums in spend.models.items()),
     )
 
 
@@ -165,19 +201,17 @@ def _listed(uses: Iterable[Use]) -> list[Use]:
     return [*ordered[:_LISTED], Use(name=f"{len(others)} others", **sums)]
 
 
-def _short(days: Iterable[DaySums], purses: dict[int, Purse], today: date) -> list[Short]:
+def _short(windows: dict[str, Spend], purses: dict[int, Purse]) -> list[Short]:
     """Find teams that still spend, and would use their balance up within a usual day."""
-    spent = dict.fromkeys(purses, 0)
-    week, of_today = Counter[int](), Counter[int]()
-    for each in days:
-        spent[each.team_id] = spent.get(each.team_id, 0) + each.sums["cost_micros"]
-        if each.day > today - _WEEK:
-            week[each.team_id] += each.sums["cost_micros"]
-        if each.day == today:
-            of_today[each.team_id] += each.sums["cost_micros"]
+
+    def cost_micros(window: str, team_id: int) -> int:
+        return windows[window].teams.get(team_id, _NOTHING)["cost_micros"]
+
     found = []
     for team_id, (name, balance) in purses.items():
-        usual = max(week[team_id] // _WEEK.days, of_today[team_id])
-        if balance is not None and spent[team_id] and (balance <= 0 or balance < usual):
+        if balance is None or not cost_micros("month", team_id):
+            continue
+        usual = max(cost_micros("week", team_id) // _WEEK_DAYS, cost_micros("today", team_id))
+        if balance <= 0 or balance < usual:
             found.append(Short(team_id, name, balance, usual))
     return sorted(found, key=lambda short: short.balance_micros)

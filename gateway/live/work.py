@@ -66,6 +66,13 @@ class OpenBatch(msgspec.Struct, frozen=True, kw_only=True):
         return self.completed + self.failed + self.cancelled + self.expired
 
 
+class Waiting(NamedTuple):
+    """What waits for engines of one model: rows of batches, and background responses."""
+
+    rows: int
+    responses: int
+
+
 class Found(NamedTuple):
     """What one look at the database has found."""
 
@@ -89,6 +96,7 @@ class Work:
         self._seen: dict[str, deque[_Seen]] = {}
         self.parts: Parts = {}
         self.batches: list[BatchState] = []
+        self.waiting: dict[str, Waiting] = {}
 
     async def look(self, now: datetime) -> None:
         """Read what is open."""
@@ -104,6 +112,11 @@ class Work:
         self.batches = [_state(batch, self._seen[batch.id]) for batch in found.batches]
         states = {f"batch/{state.id}": encode(state) for state in self.batches}
         queues = {f"queue/{lane}": encode(_queue(found.backlog, lane)) for lane in _LANES}
+        pending = found.backlog.pending
+        self.waiting = {
+            model: Waiting(pending[model, Lane.BATCH], pending[model, Lane.BACKGROUND])
+            for model, _ in pending
+        }
         open_ = sum(found.backlog.batches.values())
         self.parts = states | queues | {"batch": encode({"open": open_})}
 

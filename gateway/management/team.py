@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 
 from gateway.models import Team
+from gateway.team_ids import parse_team_id
 from jobs.models import Account
 
 
@@ -16,8 +17,9 @@ def team_id(text: str) -> int:
     named = Team.objects.filter(name=text).values_list("pk", flat=True).first()
     if named is not None:
         return named
-    if text.isdecimal() and len(text) < 19:
-        number = int(text)
-        if any(model.objects.filter(pk=number).exists() for model in (Team, Account)):
-            return number
+    number = parse_team_id(text)
+    if number is not None and any(
+        model.objects.filter(pk=number).exists() for model in (Team, Account)
+    ):
+        return number
     raise ArgumentTypeError(f"there is no team {text!r}")

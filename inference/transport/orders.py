@@ -36,8 +36,8 @@ def list_engines(client: redis.Redis, keys: Keys) -> list[EngineReport]:
 def send_order(client: redis.Redis, keys: Keys, engine_id: str, order: Order) -> bool:
     """Tell an engine what to do; False if there is no such engine, or it has gone.
 
-    It is done as soon as the engine is up, and is seen in its reports. Raises what the client
-    raises.
+    It is seen in the engine's reports. An engine that loads does it once it serves, if that is
+    within a minute. Raises what the client raises.
     """
     if not client.exists(keys.engine(engine_id)):
         return False

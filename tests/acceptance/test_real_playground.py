@@ -32,7 +32,7 @@ def test_an_operator_streams_from_a_real_model(
         sign_in(page, name)
         open_playground(page, team, real_model)
         field(page, "Temperature").fill("0")
-        field(page, "Most tokens").fill("32")
+        field(page, "Max tokens").fill("32")
         ask(page, "What is the capital of France?")
         log = page.get_by_role("log")
         expect(log).to_contain_text("Paris")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
+import msgspec
 import psutil
 from playwright.sync_api import Page, expect, sync_playwright
 
@@ -101,16 +102,12 @@ class _Heartbeats(threading.Thread):
             prefix_queries=read,
             prefix_hits=read // 3,
         )
-        changed = {"kv_use": self._chance.random(), "figures": figures}
-        return EngineReport(**{name: getattr(report, name) for name in _STEADY} | changed)
+        return msgspec.structs.replace(report, kv_use=self._chance.random(), figures=figures)
 
     def stop(self) -> None:
         """Beat no more."""
         self._ended.set()
         self.join()
-
-
-_STEADY = ("engine_id", "model", "host", "pid", "state", "capacity", "in_flight", "started_at_s")
 
 
 def measure(stack: Stack, *, quick: bool) -> Section:

@@ -6,6 +6,8 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.acceptance.stack import eventually
+
 _PATIENT_TABS = 150
 
 
@@ -36,6 +38,23 @@ def save(page: Page) -> None:
 def expect_said(page: Page, text: str) -> None:
     """Wait until the page says so."""
     expect(page.get_by_text(text).first).to_be_visible()
+
+
+def expect_listed(page: Page, row: Locator) -> None:
+    """Look at a list again until the clerk has written what is to be in it."""
+
+    def look() -> bool:
+        page.reload()
+        return row.is_visible()
+
+    eventually(look, f"the list at {page.url} has {row}")
+
+
+def expect_copied(button: Locator, text: str) -> None:
+    """Press a button that copies, and wait until the clipboard has something with this text."""
+    button.click()
+    read = "navigator.clipboard.readText()"
+    eventually(lambda: text in button.page.evaluate(read), f"{text} is copied")
 
 
 def expect_live(page: Page) -> None:

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.acceptance.client import Client, script
 from tests.acceptance.stack import Gateway, Stack
 from tests.acceptance.teams import Member, make_member
+from tests.browser.forms import expect_listed
 from tests.browser.looks import SCREENS
 from tests.browser.models import listed
 from tests.browser.places import LISTS, Place
@@ -47,7 +48,9 @@ def test_why_a_request_failed(page: Page, client: Client, member: Member, model:
     page.goto("/admin/")
     page.get_by_role("link", name="Requests", exact=True).click()
     page.get_by_role("link", name="Failed only").click()
+    expect(page).to_have_url(re.compile("status__exact=failed"))
     failed = page.get_by_role("row", name=member.team_name)
+    expect_listed(page, failed)
     expect(failed).to_contain_text("engine failed")
     failed.locator(".field-story").get_by_role("link").click()
     expect(page.get_by_role("region", name="Outcome")).to_contain_text("could not serve it")

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.acceptance.stack import Stack, ending, insert_model
 from tests.browser import pictures
 from tests.browser.accessibility import check_accessibility
-from tests.browser.forms import expect_live
+from tests.browser.forms import expect_copied, expect_live
 from tests.browser.new_install import database_url, start_new_install
 from tests.browser.people import SUPERUSER, sign_in
 from tests.browser.profiles import OpenProfile
@@ -25,8 +25,7 @@ def test_a_new_install_leads_from_step_to_step(open_profile: OpenProfile, stack:
         steps = page.get_by_role("region", name="First steps")
         current = steps.locator("[aria-current=step]")
         expect(current).to_contain_text("A model in the catalogue")
-        current.get_by_role("button", name="Copy the commands").click()
-        assert "fetch_model" in page.evaluate("navigator.clipboard.readText()")
+        expect_copied(current.get_by_role("button", name="Copy the commands"), "fetch_model")
         pictures.keep(page, "first-run-laptop-light")
         check_accessibility(page)
 

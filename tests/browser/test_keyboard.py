@@ -65,7 +65,7 @@ def test_cancelling_a_batch(page: Page, stack: Stack, gateway: Gateway, member: 
         press(page, "Enter")
         tab_to(page, page.get_by_role("button", name="Cancel the batch"))
         press(page, "Enter")
-        expect_said(page, "Cancelled: rows that run may end")
+        expect_said(page, "Cancelled: a row is cancelled, and none was running.")
 
 
 def test_the_focus_stays_where_it_is_when_a_page_keeps_up(
@@ -84,7 +84,11 @@ def test_the_focus_stays_where_it_is_when_a_page_keeps_up(
 
 def test_asking_in_the_playground(page: Page, traffic: Traffic, model: str) -> None:
     page.goto("/admin/playground/?model=demo-8b")
-    tab_to(page, page.get_by_label("Team"))
+    team = page.get_by_label("Team")
+    expect(team).to_have_value("")
+    tab_to(page, team)
+    press(page, "ArrowDown")
+    expect(team).not_to_have_value("")
     tab_to(page, page.get_by_label("Your turn"))
     page.keyboard.type("Hello")
     press(page, "Control+Enter")

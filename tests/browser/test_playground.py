@@ -12,7 +12,7 @@ from tests.acceptance.stack import Stack, eventually
 from tests.acceptance.teams import Member, rows
 from tests.browser import pictures
 from tests.browser.accessibility import check_accessibility
-from tests.browser.forms import ask, open_playground
+from tests.browser.forms import ask, expect_copied, open_playground
 from tests.browser.looks import LAPTOP
 
 pytestmark = pytest.mark.acceptance
@@ -85,8 +85,7 @@ def test_the_code_that_asks_the_same_is_shown(page: Page, member: Member, model:
     ):
         page.get_by_role("radio", name=language).check()
         expect(page.locator("#code pre:visible")).to_contain_text(mark)
-    page.get_by_role("button", name="Copy the command").click()
-    assert "/v1/messages" in page.evaluate("navigator.clipboard.readText()")
+    expect_copied(page.get_by_role("button", name="Copy the command"), "/v1/messages")
 
 
 def test_an_error_of_the_api_is_shown_in_its_words(page: Page, member: Member, model: str) -> None:

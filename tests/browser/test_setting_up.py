@@ -94,7 +94,7 @@ def revoke(page: Page, key: str) -> None:
     page.get_by_role("link", name="Revoke").click()
     expect_said(page, "This cannot be undone")
     page.get_by_role("button", name="Revoke").click()
-    expect_said(page, "Revoked 1 API key")
+    expect_said(page, f"Revoked: {key} (")
 
 
 def refusal(client: Client, model: str) -> int | None:

@@ -48,8 +48,23 @@ def test_people_leave(open_profile: OpenProfile, stack: Stack) -> None:
     # The theme has it in the account's menu.
     page.get_by_text(name).first.click()
     page.get_by_text("Log out").first.click()
+    expect(page).not_to_have_url("/admin/")
     page.goto("/admin/")
     expect(page.get_by_label("Username")).to_be_visible()
+
+
+def test_without_a_role_there_is_nothing_but_whom_to_ask(
+    open_profile: OpenProfile, stack: Stack
+) -> None:
+    name = f"newcomer-{secrets.token_hex(3)}"
+    make_person(stack, name)
+    profile = open_profile(None)
+    profile.watch.expect(_FORBIDDEN)
+    page = profile.open()
+    sign_in(page, name)
+    expect(page.get_by_text("Ask whoever manages the accounts")).to_be_visible()
+    check_width(page)
+    check_accessibility(page)
 
 
 @pytest.fixture

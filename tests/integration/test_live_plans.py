@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from gateway.live.usage import read_usage
+from gateway.live.usage import read_spend
 from gateway.models import Team
 from jobs.minutes import KEPT, sums_since, times_since
 from tests.many_requests import analyze, fill
@@ -45,5 +45,6 @@ def test_of_many_minutes_and_days_only_those_wanted_are_read() -> None:
     assert (sums.indexes, sums.rows_read) == (frozenset({"request_minute"}), 3 * _TEAMS)
     (times,) = plans_of(lambda: times_since(since))
     assert (times.indexes, times.rows_read) == (frozenset({"latency_minute"}), 3)
-    (usage,) = plans_of(lambda: read_usage(made.now.date()))
+    today = made.now.date()
+    (usage,) = plans_of(lambda: read_spend(today, today, today))
     assert usage.indexes == {"usage_of_all"}

@@ -13,20 +13,21 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
+from gateway.admin.cancelling import cancel_batch
 from gateway.admin.download import download
 from gateway.admin.money import units
 from gateway.admin.screens.batch_lines import lines_of
-from gateway.admin.screens.key_views import key_options
+from gateway.admin.screens.key_views import key_options, payer_of, payers
+from gateway.admin.screens.reasons import row_says
 from gateway.admin.screens.view import note, screen, show
+from gateway.admin.waiting import for_batch
 from gateway.batches.endpoints import ENDPOINTS
 from gateway.models import Team
 from gateway.request_ids import parse_request_id
 from gateway.session_keys import Purpose
-from jobs import batches
 from jobs.models import Batch, Work
 
 _ROWS = 50
-_TEAMS = 500
 _LINE_DIGITS = 9
 # As of each API, so that an id can be pasted into its client.
 _PREFIXES: dict[str, str] = {Batch.Form.OPENAI: "batch_", Batch.Form.ANTHROPIC: "msgbatch_"}
@@ -44,6 +45,11 @@ class BadRow(NamedTuple):
     error_code: str
     error_message: str
 
+    @property
+    def why(self) -> str:
+        """Why it has none, on one line."""
+        return row_says(self.outcome, self.error_code, self.error_message)
+
 
 @screen("gateway.add_apikey")
 @require_GET
@@ -53,7 +59,8 @@ def new(request: HttpRequest) -> HttpResponse:
         request,
         "gateway/batch_new.html",
         "New batch",
-        teams=Team.objects.all()[:_TEAMS],
+        teams=payers(),
+        payer=payer_of(request),
         endpoints=list(ENDPOINTS),
         options=key_options(Purpose.BATCH_UPLOAD)
         # The script puts the id of the batch in place of the last part.
@@ -76,6 +83,7 @@ def one(request: HttpRequest, batch_id: str) -> HttpResponse:
         batch=batch,
         name=f"{_PREFIXES.get(batch.form, '')}{batch.pk}",
         cost=units(batch.cost_micros),
+        wait=for_batch(batch),
         without_answer=batch.failed + batch.cancelled + batch.expired,
         bad_rows=bad[:_ROWS],
         next_after=bad[_ROWS - 1].line if len(bad) > _ROWS else None,
@@ -91,12 +99,15 @@ def cancel(request: HttpRequest, batch_id: str) -> HttpResponse:
     """Ask first, then let rows that run end, and begin no others."""
     batch = _find(batch_id)
     if request.method != "POST":
-        return show(request, "gateway/batch_cancel.html", "Cancel this batch?", batch=batch)
-    if batches.cancel(batch.pk).cancelling_at is None:
-        messages.warning(request, "It was over already; nothing has changed.")
-    else:
+        title = f"Cancel the batch {batch.pk} of {batch.team_name}?"
+        return show(request, "gateway/batch_cancel.html", title, batch=batch)
+    if cancel_batch(batch):
         note(request, batch, "Cancelled.")
-        messages.success(request, "Cancelled: rows that run may end, no others begin.")
+        messages.success(request, _cancelled(batch))
+    else:
+        messages.warning(
+            request, "It was over, or had been cancelled, already; nothing has changed."
+        )
     return redirect("admin:batch_page", batch.pk)
 
 
@@ -109,6 +120,17 @@ def lines(request: HttpRequest, batch_id: str, *, completed: bool) -> HttpRespon
         raise PermissionDenied("The team has zero data retention.")
     name = f"batch_{batch.pk}_{'results' if completed else 'errors'}.jsonl"
     return download(request, lines_of(batch, completed=completed), name, "application/x-ndjson")
+
+
+def _cancelled(batch: Batch) -> str:
+    """Say what became of a batch's rows as it was cancelled."""
+    if left := batch.total - batch.ended_rows:
+        rows = f"the {left:,} rows that run" if left > 1 else "the row that runs"
+        return f"Cancelled: {rows} may end, no others begin."
+    if not batch.cancelled:
+        return "Cancelled: none of its rows had begun."
+    rows = f"all {batch.cancelled:,} rows that waited are" if batch.cancelled > 1 else "a row is"
+    return f"Cancelled: {rows} cancelled, and none was running."
 
 
 def _find(batch_id: str) -> Batch:

@@ -14,6 +14,13 @@ from jobs.pricing import PriceVersion
 from jobs.reports import billed_price
 
 _FULL_PERMILLE = 1000
+# Of a price's fields, by the kind of tokens that they are for.
+_RATES = {
+    "input": "input_micros_per_mtok",
+    "input from the cache": "cached_input_micros_per_mtok",
+    "input written to the cache": "cache_write_micros_per_mtok",
+    "output": "output_micros_per_mtok",
+}
 
 
 class Line(NamedTuple):
@@ -62,19 +69,23 @@ def _entries(found: Found) -> list[LedgerEntry]:
     return list(LedgerEntry.objects.filter(Q(request_id=found.id) | refund).order_by("number"))
 
 
-def _lines(record: RequestRecord, price: PriceVersion | None) -> list[Line]:
+def tokens_of(record: RequestRecord) -> list[tuple[str, int]]:
+    """Return what a request used, by kind; of the output, thinking is told once more."""
     plain = record.input_tokens - record.cached_tokens - record.cache_written_tokens
-    kinds = [
-        ("Input", plain, "input_micros_per_mtok"),
-        ("Input from the cache", record.cached_tokens, "cached_input_micros_per_mtok"),
-        ("Input written to the cache", record.cache_written_tokens, "cache_write_micros_per_mtok"),
-        ("Output", record.output_tokens, "output_micros_per_mtok"),
+    return [
+        ("input", plain),
+        ("input from the cache", record.cached_tokens),
+        ("input written to the cache", record.cache_written_tokens),
+        ("output", record.output_tokens),
+        ("of it thinking", record.thinking_tokens),
     ]
-    lines = [
-        Line(name, tokens, units(getattr(price, rate)) if price else "")
-        for name, tokens, rate in kinds
+
+
+def _lines(record: RequestRecord, price: PriceVersion | None) -> list[Line]:
+    return [
+        Line(kind, count, units(getattr(price, _RATES[kind])) if price and kind in _RATES else "")
+        for kind, count in tokens_of(record)
     ]
-    return [*lines, Line("of it thinking", record.thinking_tokens, "")]
 
 
 def _factor(record: RequestRecord, price: PriceVersion) -> str:

@@ -10,21 +10,18 @@ import shlex
 from collections import Counter
 from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from gateway.admin.heartbeats import read_reports
 from gateway.admin.screens.view import screen, show
 from gateway.models import ApiKey
 from gateway.session_keys import Purpose
 from inference.models import Model
-from inference.transport.connection import Unreachable, connect_sync
 from inference.transport.frames import EngineReport, EngineState
-from inference.transport.keys import Keys
-from inference.transport.orders import list_engines
 from jobs.models import Price, RequestRecord
 
 _MANAGE = ".venv/bin/python manage.py"
@@ -87,14 +84,18 @@ def _model_step(models: list[str]) -> Step:
 
 def _engine_step(models: list[str]) -> Step:
     reports = read_reports()
-    model = models[0] if models else "MODEL"
+    ready = {report.model for report in reports or () if report.state is EngineState.READY}
+    unserved = [model for model in models if model not in ready]
+    model = next(iter([*unserved, *models]), "MODEL")
     if reports is None:
         text = "Redis does not answer: nobody can say whether an engine is up."
     else:
-        text = _engines_say(models, reports)
+        # What is wrong is said first: of many models not all are told.
+        text = _engines_say([*unserved, *(one for one in models if one in ready)], reports)
     return Step(
         title="An engine that serves it",
-        done=any(report.state is EngineState.READY for report in reports or ()),
+        # Of all enabled models: callers of any other get 503.
+        done=bool(models) and not unserved,
         text=text,
         commands=f"{_MANAGE} serve\n{_MANAGE} check_engine {shlex.quote(model)}",
     )
@@ -106,7 +107,8 @@ def _engines_say(models: list[str], reports: list[EngineReport]) -> str:
     if more := len(models) - len(said):
         said.append(f"And {more} more models.")
     said.append(
-        "The first command starts an engine for each enabled model; the second tries one out alone."
+        "The first command starts an engine for each model that is enabled when it starts; the "
+        "second tries one out alone."
     )
     return " ".join(said)
 
@@ -175,12 +177,3 @@ def _client_step(base_url: str, models: list[str]) -> Step:
         f"{_MANAGE} claude --model {model}",
         optional=True,
     )
-
-
-def read_reports() -> list[EngineReport] | None:
-    """Return the heartbeats of all engines; None if Redis does not answer."""
-    with connect_sync(settings.REDIS_URL) as redis:
-        try:
-            return list_engines(redis, Keys(settings.TANDEM.REDIS_PREFIX))
-        except Unreachable:
-            return None

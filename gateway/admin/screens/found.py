@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db.models import Model
 from django.urls import reverse
 
 from gateway.request_ids import parse_request_id
@@ -91,10 +92,13 @@ def place_of(text: str) -> str | None:
     wanted = parse_request_id(text)
     if wanted is None:
         return None
-    if any(table.objects.filter(pk=wanted).exists() for table in (RequestRecord, Work)):
-        return reverse("admin:request_page", args=[wanted])
-    if Batch.objects.filter(pk=wanted).exists():
-        return reverse("admin:batch_page", args=[wanted])
-    if StoredResponse.objects.filter(pk=wanted).exists():
-        return reverse("admin:request_page", args=[wanted])
+    pages: dict[type[Model], str] = {
+        RequestRecord: "request_page",
+        Work: "request_page",
+        Batch: "batch_page",
+        StoredResponse: "request_page",
+    }
+    for model, page in pages.items():
+        if model._default_manager.filter(pk=wanted).exists():
+            return reverse(f"admin:{page}", args=[wanted])
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -11,9 +12,11 @@ from django.views.decorators.http import require_POST
 from gateway.admin.screens.view import note, screen
 from gateway.models import Team
 from gateway.session_keys import Purpose, close_session, open_session
+from gateway.team_ids import parse_team_id
 from inference.errors import TandemError
 
-_ID_DIGITS = 18
+_TEAMS = 500
+_CHOSEN = "paying_team"
 
 
 def key_options(purpose: Purpose) -> dict[str, str]:
@@ -25,13 +28,26 @@ def key_options(purpose: Purpose) -> dict[str, str]:
     }
 
 
+def payer_of(request: HttpRequest) -> int | None:
+    """Return the team that this operator chose last in this session; None for none.
+
+    No other is chosen for anybody: a team pays.
+    """
+    chosen = request.session.get(_CHOSEN)
+    return chosen if isinstance(chosen, int) else None
+
+
+def payers() -> QuerySet[Team]:
+    """Return the teams that a page may offer to choose from: of very many, the first by name."""
+    return Team.objects.all()[:_TEAMS]
+
+
 @screen("gateway.add_apikey")
 @require_POST
 def open_key(request: HttpRequest) -> HttpResponse:
     """Make a key of the `team` for the `purpose`, and tell its text, this once."""
-    wanted = request.POST.get("team", "")
-    is_id = wanted.isascii() and wanted.isdecimal() and len(wanted) <= _ID_DIGITS
-    team = Team.objects.filter(pk=int(wanted)).first() if is_id else None
+    team_id = parse_team_id(request.POST.get("team", ""))
+    team = None if team_id is None else Team.objects.filter(pk=team_id).first()
     if team is None:
         return _refuse("team: there is no such team")
     name = request.POST.get("purpose", "")
@@ -41,6 +57,7 @@ def open_key(request: HttpRequest) -> HttpResponse:
         key, text = open_session(team, Purpose[name], request.user.get_username())
     except TandemError as error:
         return _refuse(error.message)
+    request.session[_CHOSEN] = team.pk
     note(request, key, f"Made for a {key.name.lower()} of {team.name}.")
     return JsonResponse(
         {

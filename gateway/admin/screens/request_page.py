@@ -6,20 +6,24 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 
+from gateway.admin.links import page_address
 from gateway.admin.screens import conversation, reasons, repeat, timeline
 from gateway.admin.screens.bill import bill_of
 from gateway.admin.screens.found import Found, find_request, place_of
 from gateway.admin.screens.said import Said, Sources, said_by
 from gateway.admin.screens.view import screen, show
 from gateway.admin.transcript import without_images
+from gateway.admin.waiting import for_work
 from gateway.control.answers import render_body, render_error, render_result
+from gateway.models import ApiKey, Team
 from gateway.request_ids import parse_request_id
-from jobs.models import RequestRecord
+from jobs.models import RequestRecord, StoredResponse, Work
 
 _FAILURES = 20
 _SHOWN_CHARS = 200
@@ -61,6 +65,7 @@ def one(request: HttpRequest, request_id: str) -> HttpResponse:
         moments=_moments(found),
         phases=timeline.phases_of(found.record, timezone.now()) if found.record else [],
         failure=_failure(found),
+        wait=for_work([found.work]).get(found.work.pk) if found.work else None,
         bill=bill_of(found) if may("jobs.view_ledgerentry") else None,
         told=_told(request, found) if may("jobs.view_requestbody") else None,
         row=_row(found),
@@ -99,7 +104,7 @@ def _facts(found: Found) -> list[tuple[str, Any]]:
             ("Trace", record.trace_id),
             ("Lane", record.lane),
             ("Streamed", "yes" if record.streamed else "no"),
-            ("Most tokens", f"{record.max_tokens:,}" if record.max_tokens else ""),
+            ("Max tokens", f"{record.max_tokens:,}" if record.max_tokens else ""),
             ("Ignored fields", ", ".join(record.ignored_fields)),
             ("Engine", record.engine_host and f"{record.engine_host} ({record.engine_id})"),
             ("Attempts", record.attempts),
@@ -118,18 +123,18 @@ def _facts(found: Found) -> list[tuple[str, Any]]:
 
 def _links(request: HttpRequest, found: Found) -> list[tuple[str, str]]:
     """Return the ways to what belongs to it, for who may go them."""
-    rows = [
-        ("Team", "gateway", "team", found.team_id),
-        ("Key", "gateway", "apikey", found.key_id),
-        ("Audit trail", "jobs", "requestrecord", found.record and found.record.pk),
-        ("Work", "jobs", "work", found.work and found.work.pk),
-        ("Stored response", "jobs", "storedresponse", found.response and found.response.pk),
+    rows: list[tuple[str, type[Model], Any]] = [
+        ("Team", Team, found.team_id),
+        ("Key", ApiKey, found.key_id),
+        ("Audit trail", RequestRecord, found.record and found.record.pk),
+        ("Work", Work, found.work and found.work.pk),
+        ("Stored response", StoredResponse, found.response and found.response.pk),
     ]
     may = request.user.has_perm
     links = [
-        (name, reverse(f"admin:{app}_{model}_change", args=[key]))
-        for name, app, model, key in rows
-        if key and may(f"{app}.view_{model}")
+        (name, page_address(model, "change", key))
+        for name, model, key in rows
+        if key and may(f"{model._meta.app_label}.view_{model._meta.model_name}")
     ]
     if found.batch is not None and may("jobs.view_batch"):
         links.insert(0, ("Batch", reverse("admin:batch_page", args=[found.batch.pk])))
@@ -150,13 +155,13 @@ def _failure(found: Found) -> dict[str, str]:
         return {
             "error": record.error if told else "",
             "detail": record.detail,
-            "why": reasons.explain(record.ending, record.detail),
+            "why": reasons.explain(reasons.end_of(record)),
             "caller_saw": conversation.pretty(told) if told else "",
         }
-    if work is None or not work.error_code:
+    if work is None or not (reason := reasons.reason_of_row(work.outcome, work.error_code)):
         return {}
-    why = reasons.explain("", work.error_code)
-    return {"error": work.error_message, "detail": work.error_code, "why": why}
+    why = reasons.explain(reasons.end_of_work(work))
+    return {"error": work.error_message, "detail": reason, "why": why}
 
 
 def _said(found: Found) -> Said:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -48,13 +48,23 @@ def show(request: HttpRequest, template: str, title: str, **context: Any) -> Tem
     return TemplateResponse(request, template, frame | {"title": title} | context)
 
 
-def note(request: HttpRequest, row: Model, done: str) -> None:
-    """Add to the list of changes what this operator did to a row."""
+class Subject(NamedTuple):
+    """What was changed, where that is no row that is at hand; `name` is what lists call it."""
+
+    model: type[Model]
+    pk: str
+    name: str
+
+
+def note(request: HttpRequest, changed: Model | Subject, done: str) -> None:
+    """Add to the list of changes what this operator did."""
+    if isinstance(changed, Model):
+        changed = Subject(type(changed), str(changed.pk), str(changed))
     LogEntry.objects.create(
         user_id=cast("int", request.user.pk),
-        content_type=ContentType.objects.get_for_model(row),
-        object_id=str(row.pk),
-        object_repr=str(row)[:_REPR_CHARS],
+        content_type=ContentType.objects.get_for_model(changed.model),
+        object_id=changed.pk,
+        object_repr=changed.name[:_REPR_CHARS],
         action_flag=CHANGE,
         change_message=done,
     )

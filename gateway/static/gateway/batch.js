@@ -3,6 +3,7 @@
 import { byId, refresh } from "./dom.js";
 
 const AGAIN_MS = 2000;
+const WHY_EVERY_MS = 5000;
 const MICROS = 1_000_000;
 const ENDED = 1000;
 // From here on, closing codes say that trying again is of no use.
@@ -27,6 +28,7 @@ function show(progress) {
   const bar = byId("progress");
   bar.max = progress.total || 1;
   bar.value = ended;
+  bar.classList.toggle("op-without", ended - progress.completed > progress.completed);
   byId("time-left").textContent = progress.time_left_s === null ? "" : duration(progress.time_left_s);
 }
 
@@ -54,4 +56,15 @@ function watch() {
   });
 }
 
-if (byId("batch").hasAttribute("data-running")) watch();
+/** Why it stands still does not come over the socket: engines come and go without the batch. */
+async function askWhy() {
+  if (!byId("batch").hasAttribute("data-running")) return;
+  // A page that nobody sees asks for nothing.
+  if (!document.hidden) await refresh("waiting").catch(() => {});
+  setTimeout(askWhy, WHY_EVERY_MS);
+}
+
+if (byId("batch").hasAttribute("data-running")) {
+  watch();
+  setTimeout(askWhy, WHY_EVERY_MS);
+}

@@ -36,6 +36,8 @@ export async function refresh(id) {
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById(id);
   if (!fresh) return;
   const shown = byId(id);
+  // What is as it was is not touched: what is selected in it stays so, and nothing is read out again.
+  if (shown.isEqualNode(fresh)) return;
   const heir = heirOfFocus(shown, fresh);
   shown.replaceWith(document.adoptNode(fresh));
   heir?.focus({ preventScroll: true });

@@ -59,9 +59,9 @@ function setRunning(controller) {
 
 function showKey() {
   const shown = key.shown;
-  const until = shown?.until.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const until = shown?.until.toISOString().slice(11, 16);
   byId("key").textContent = shown
-    ? `Key ${shown.prefix}… of ${shown.team}, until ${until} or until you leave.`
+    ? `Key ${shown.prefix}… of ${shown.team}, until ${until} UTC or until you leave.`
     : "";
 }
 

@@ -33,6 +33,7 @@ RUNNING = Progress(
     ended_at=None,
 )
 TEAM = 7
+PATIENCE_S = 60
 
 
 class Watching(BatchProgress):
@@ -81,7 +82,10 @@ async def test_who_may_not_see_it_any_more_is_told_no_more(
     watching = Watching.as_asgi(teams=[at_first, at_first, set()])
     application = URLRouter([path("<str:batch_id>", watching)])
     socket = WebsocketCommunicator(application, f"/{RUNNING.id}")
-    assert await socket.connect() == (True, None)
-    assert RUNNING.id in await socket.receive_from()
-    assert await socket.receive_output() == {"type": "websocket.close", "code": DENIED}
-    await socket.disconnect()
+    assert await socket.connect(timeout=PATIENCE_S) == (True, None)
+    assert RUNNING.id in await socket.receive_from(timeout=PATIENCE_S)
+    assert await socket.receive_output(timeout=PATIENCE_S) == {
+        "type": "websocket.close",
+        "code": DENIED,
+    }
+    await socket.disconnect(timeout=PATIENCE_S)

@@ -9,6 +9,7 @@ const verdict = byId("verdict");
 const section = verdict.closest("section");
 const WAYS = {
   errors: "See these requests",
+  no_engine: "How to start one",
   deadline: "Open the batch",
   balance: "Open the team",
 };
@@ -42,7 +43,7 @@ export function show(state) {
   text(verdict, say(ordered));
   mark(section, "level", ordered.length ? (isCritical(ordered[0]) ? "critical" : "warning") : "well");
   // Two of one kind are told apart by what they are about.
-  const key = ({ kind, text: what, link }) => `${kind} ${link || what}`;
+  const key = ({ kind, text: what, link, about }) => `${kind} ${about || link || what}`;
   list(byId("alerts"), ordered, key, make, fillAlert);
   hide(byId("empty"), state.all("model").size > 0);
 }

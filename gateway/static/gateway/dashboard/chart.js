@@ -126,8 +126,7 @@ export class Chart {
     const [times, ...values] = this.#data;
     const rows = times.map((at, place) => ({ at, values: values.map((column) => column[place]) }));
     list(table.tBodies[0], rows.reverse(), ({ at }) => at, () => row(columns, 1), (node, item) => {
-      const shown = item.values.map((value) => (value === null ? "–" : this.#format(value)));
-      fill(node.cells, [minuteOf(item.at), ...shown]);
+      fill(node.cells, [minuteOf(item.at), ...item.values.map((value) => this.#format(value))]);
     });
   }
 

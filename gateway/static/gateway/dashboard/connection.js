@@ -22,7 +22,7 @@ export class Connection {
   #sight = 0;
   #denied = false;
 
-  /** `take` gets each message, `tell` one of: connecting, live, lost, paused, denied. */
+  /** `take` gets each message, `tell` one of: live, lost, paused, denied. */
   constructor(path, take, tell) {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     this.#url = `${scheme}//${location.host}${path}`;

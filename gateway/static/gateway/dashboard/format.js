@@ -1,7 +1,8 @@
 /** Figures as people read them. Missing ones are a dash. */
 
-const NONE = "–";
+export const NONE = "–";
 const MICROS = 1_000_000;
+const DAY_S = 86_400;
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -39,6 +40,12 @@ export function span(seconds) {
 
 export const money = (micros) => (Math.abs(micros) < MICROS / 100 ? fine : units).format(micros / MICROS);
 
-export const minuteOf = (epochS) => clock.format(epochS * 1000);
+/** Days in UTC, from so many days before a moment to so many before it: 2026-11-24 to 2026-11-30. */
+export function days(epochS, firstAgo, lastAgo) {
+  const [first, last] = [firstAgo, lastAgo].map((ago) =>
+    new Date((epochS - ago * DAY_S) * 1000).toISOString().slice(0, 10),
+  );
+  return first === last ? first : `${first} to ${last}`;
+}
 
-export const none = NONE;
+export const minuteOf = (epochS) => clock.format(epochS * 1000);

@@ -3,7 +3,7 @@
 import { byId } from "../dom.js";
 import { Chart } from "./chart.js";
 import { count, time } from "./format.js";
-import { dress, fill, list, row } from "./page.js";
+import { dress, fill, list, row, text } from "./page.js";
 import { pastMinutes } from "./traffic.js";
 
 export const kinds = ["latency", "model", "minute"];
@@ -17,7 +17,12 @@ const between = chart("between");
 export const charts = [first, between];
 
 let last = null;
-picker.addEventListener("change", () => last && draw(last));
+// By somebody, or for them; it stays so then, whatever comes and goes.
+let isChosen = false;
+picker.addEventListener("change", () => {
+  isChosen = true;
+  if (last) draw(last);
+});
 
 export function show(state) {
   last = state;
@@ -28,7 +33,16 @@ export function show(state) {
   for (const [place, item] of latencies.entries()) judge(byId("latencies").rows[place], item, state);
   const models = [...state.all("model").keys()].sort();
   list(picker, models, (model) => model, makeOption, () => {});
+  prefer(models, state);
   draw(state);
+}
+
+/** Choose a model that is served, once there is one: charts of one that is not are empty. */
+function prefer(models, state) {
+  const ready = isChosen ? undefined : models.find((model) => state.one(`model/${model}`).engines.ready > 0);
+  if (ready === undefined) return;
+  picker.value = ready;
+  isChosen = true;
 }
 
 function makeOption(model) {
@@ -39,7 +53,7 @@ function makeOption(model) {
 
 function fillTimes({ cells }, { model, lane, requests, first_token, between_tokens }) {
   fill(cells, [model, lane, count(requests), ...first_token.map(time)]);
-  between_tokens.forEach((value, place) => fill([cells[7 + place]], [time(value)]));
+  between_tokens.forEach((value, place) => text(cells[7 + place], time(value)));
 }
 
 /** Show the targets, which are realtime's, and by p95 whether they are met: in words, not only in colour. */
@@ -51,7 +65,7 @@ function judge({ cells }, { model, lane, first_token, between_tokens }, state) {
   ]) {
     const isKnown = target !== null && target !== undefined && seen !== null;
     const isMet = isKnown && seen <= target;
-    fill([cell], [isKnown ? `${time(target)} ${isMet ? "met" : "missed"}` : time(target)]);
+    text(cell, isKnown ? `${time(target)} ${isMet ? "met" : "missed"}` : time(target));
     dress(cell, isKnown ? `op-number ${isMet ? "op-good" : "op-bad"}` : "op-number");
   }
 }
@@ -63,7 +77,7 @@ function draw(state) {
   plot(between, "between_tokens", model, targets?.between_tokens_target_s, state);
 }
 
-function plot(target_chart, field, model, target, state) {
+function plot(drawn, field, model, target, state) {
   const minutes = state.all("minute");
   const times = pastMinutes();
   const series = SHARES.map((label, place) => ({ label, color: `--${label}`, dash: DASHES[place] }));
@@ -72,5 +86,5 @@ function plot(target_chart, field, model, target, state) {
     series.push({ label: "target", color: "--target", dash: [12, 6] });
     columns.push(times.map(() => target));
   }
-  target_chart.set(series, [times, ...columns]);
+  drawn.set(series, [times, ...columns]);
 }

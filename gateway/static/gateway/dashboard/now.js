@@ -35,11 +35,12 @@ export function show(state) {
 function fillLane({ cells }, { lane, rates, queue }) {
   fill(cells, [
     lane,
+    count(queue.running),
+    count(queue.waiting),
+    "",
     rate(rates.requests_per_s),
     rate(rates.input_tokens_per_s),
     rate(rates.output_tokens_per_s),
-    count(queue.running),
-    count(queue.waiting),
   ]);
-  tick(cells[6], queue.waiting ? queue.since_s : null);
+  tick(cells[3], queue.waiting ? queue.since_s : null);
 }

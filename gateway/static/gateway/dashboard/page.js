@@ -1,6 +1,6 @@
 /** Changes only what differs: a page that is told a hundred figures a second must not be laid out anew. */
 
-import { span } from "./format.js";
+import { NONE, span } from "./format.js";
 
 const texts = new WeakMap();
 const lists = new WeakMap();
@@ -71,11 +71,11 @@ export function fill(cells, values) {
   values.forEach((value, column) => text(cells[column], value));
 }
 
-/** Show how long a moment is ago, or ahead, and keep it right; null: `otherwise`. */
-export function tick(node, epochS, say = span, otherwise = "–") {
+/** Show how long a moment is ago, or ahead, and keep it right; a dash for none. */
+export function tick(node, epochS, say = span) {
   if (epochS === null || epochS === undefined) {
     ticking.delete(node);
-    return text(node, otherwise);
+    return text(node, NONE);
   }
   ticking.set(node, { epochS, say });
   text(node, say(nowS() - epochS));

@@ -266,12 +266,12 @@ def test_batches_are_cancelled_and_those_that_are_over_stay_as_they_are(
     batch, over = make_batch(total=2), make_batch(status="completed", ended_at=NOON)
     row, running = make_row(batch, 1), make_row(batch, 2, state="running")
     with django_capture_on_commit_callbacks():
-        assert "Cancelled 1 of 2." in cancel(admin_client, BATCHES, batch, over)
+        assert "Cancelled: 1 of 2." in cancel(admin_client, BATCHES, batch, over)
     for each in (batch, over, row, running):
         each.refresh_from_db()
     assert (batch.status, over.status) == ("cancelling", "completed")
     assert (row.outcome, running.state) == ("cancelled", "running")
-    assert "Cancelled 0 of 1." in cancel(admin_client, BATCHES, over)
+    assert "Cancelled: 0 of 1." in cancel(admin_client, BATCHES, over)
 
 
 def test_responses_are_cancelled(
@@ -280,7 +280,7 @@ def test_responses_are_cancelled(
     response = make_response()
     make_row(None, id=response.pk, lane="background")
     with django_capture_on_commit_callbacks():
-        assert "Cancelled 1 of 1." in cancel(admin_client, RESPONSES, response)
+        assert f"Cancelled: {response.pk}." in cancel(admin_client, RESPONSES, response)
     response.refresh_from_db()
     assert response.status == "cancelled"
 

@@ -43,7 +43,7 @@ def test_a_model_is_added_with_aliases_and_options(admin_client: Client) -> None
         ({"context_tokens": 0}, "greater than or equal to 1"),
         ({"kv_offload_gib": -1}, "greater than or equal to 0"),
         ({"kv_offload_gib": 1, "kv_offload_dir": "kv"}, "Must be an absolute path."),
-        ({"kv_offload_dir": "/srv/kv"}, "it needs kv_offload_gib."),
+        ({"kv_offload_dir": "/srv/kv"}, "the folder through host memory"),
     ],
 )
 def test_a_model_that_would_not_work_is_refused_with_the_reason(
@@ -106,3 +106,30 @@ def test_a_model_is_found_by_its_id_an_alias_or_its_name(admin_client: Client, a
     page = admin_client.get(MODELS, {"q": asked})
     assert [model.pk for model in page.context["cl"].result_list] == ["tiny"]
     assert "claude-sonnet-4-5" in page.content.decode()
+
+
+def test_a_change_says_when_it_takes_effect(admin_client: Client) -> None:
+    admin_client.post(f"{MODELS}add/", model_form())
+    changed = admin_client.post(f"{MODELS}tiny/change/", model_form(capacity=2), follow=True)
+    assert "An engine reads its entry when it starts" in changed.content.decode()
+    # A browser sends these beside what is typed, for what was there before.
+    before = {"initial-engine_options": "{}", "initial-default_sampling": "{}"}
+    same = model_form(capacity=2, **before)
+    again = admin_client.post(f"{MODELS}tiny/change/", same, follow=True)
+    assert "An engine reads its entry" not in again.content.decode()
+
+
+def test_a_model_s_page_calls_it_and_its_fields_what_they_are_called(admin_client: Client) -> None:
+    admin_client.post(f"{MODELS}add/", model_form())
+    page = admin_client.get(f"{MODELS}tiny/change/").content.decode()
+    heading = page[page.index("<h1") : page.index("</h1>")]
+    assert "tiny" in heading
+    assert "Tiny" not in heading
+    for label in ("Time to first token, target in ms", "Host memory, in GiB", "MCP servers"):
+        assert label in page
+
+
+def test_the_list_leads_to_a_model_by_its_id_and_its_name(admin_client: Client) -> None:
+    Model.objects.create(id="tiny", display_name="Tiny", context_tokens=1)
+    page = admin_client.get(MODELS).content.decode()
+    assert page.count(f'<a href="{MODELS}tiny/change/"') == 2

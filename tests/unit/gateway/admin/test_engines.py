@@ -87,9 +87,27 @@ def test_it_lists_the_engines_that_are_alive_and_the_models_without_one(
     page = page_of(admin_client)
     for text in (engine_id, "box-1", "4711", ">7<", ">32<", "1:00:0"):
         assert text in page
-    assert "Models without an engine" in page
+    assert '<h2 id="unserved">Models that no engine serves</h2>' in page
     assert "/admin/inference/model/vendor_2Flarge/change/" in page
+    assert "no engine serves vendor/large" in page
+    assert "no engine serves tiny" not in page
+    assert "ENGINE_MODELS=vendor/large .venv/bin/python -m celery" in page
     assert ">off<" not in page
+
+
+def test_an_engine_that_is_not_ready_serves_nobody(admin_client: Client, engines: Engines) -> None:
+    Model.objects.create(id="tiny", context_tokens=1)
+    engines.live(state=EngineState.FAILED, reason="out of memory")
+    page = page_of(admin_client)
+    assert "the engine of tiny does not serve: out of memory" in page
+
+
+def test_where_all_are_served_no_command_is_told(admin_client: Client, engines: Engines) -> None:
+    Model.objects.create(id="tiny", context_tokens=1)
+    engines.live()
+    page = page_of(admin_client)
+    assert "Models that no engine serves" not in page
+    assert "manage.py serve" not in page
 
 
 def test_without_an_engine_it_says_so(admin_client: Client, engines: Engines) -> None:

@@ -40,6 +40,36 @@ def test_a_new_key_is_shown_once_and_works(admin_client: Client) -> None:
     assert not TEXT.search(admin_client.get(KEYS).content.decode())
 
 
+def test_a_new_key_is_copied_by_a_button(admin_client: Client) -> None:
+    page = add_key(admin_client, "laptop")
+    copied = re.search(r'data-copies="([^"]+)"', page)
+    assert copied is not None
+    assert re.search(rf'<code id="{copied[1]}">{TEXT.pattern}</code>', page)
+    assert '<script src="/static/gateway/copy.js" type="module"></script>' in page
+
+
+@pytest.mark.parametrize("narrowed", ["team={}", "_changelist_filters=team__id__exact%3D{}"])
+def test_a_new_key_is_for_the_team_that_the_operator_came_from(
+    admin_client: Client, narrowed: str
+) -> None:
+    team = Team.objects.create(name="blue")
+    page = admin_client.get(f"{KEYS}add/?{narrowed.format(team.pk)}").content.decode()
+    assert f'<option value="{team.pk}" selected>blue</option>' in page
+
+
+@pytest.mark.parametrize("team", ["", "x", "999999"])
+def test_a_team_that_is_none_is_not_filled_in(admin_client: Client, team: str) -> None:
+    page = admin_client.get(f"{KEYS}add/?team={team}")
+    assert page.status_code == 200
+    assert " selected>" not in page.content.decode()
+
+
+def test_the_list_of_a_team_s_keys_leads_to_a_new_key_of_it(admin_client: Client) -> None:
+    team = Team.objects.create(name="blue")
+    page = admin_client.get(f"{KEYS}?team__id__exact={team.pk}").content.decode()
+    assert f"{KEYS}add/?_changelist_filters=team__id__exact%3D{team.pk}" in page
+
+
 def test_a_new_key_never_reaches_the_sessions_table(admin_client: Client) -> None:
     team = Team.objects.create(name="blue")
     data = {"name": "laptop", "team": team.pk, "scopes": ["inference"]}
@@ -134,10 +164,12 @@ def test_revoking_asks_first(admin_client: Client) -> None:
     chosen = {"action": "revoke_selected", "_selected_action": [str(key.pk)]}
     page = admin_client.post(KEYS, chosen).content.decode()
     assert "This cannot be undone" in page
+    assert f"<h2>Revoke the API key laptop of {key.team}?</h2>" in page
+    assert f'href="{KEYS}{key.pk}/change/"' in page
     assert key.prefix in page
     assert len(load_principals()) == 2
     page = admin_client.post(KEYS, chosen | {"confirmed": "yes"}, follow=True).content.decode()
-    assert "Revoked 1 API key." in page
+    assert "Revoked: laptop (" in page
     assert [principal.key_name for principal in load_principals().values()] == ["other"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from unittest.mock import Mock
 
 import pytest
@@ -158,3 +159,27 @@ def test_no_more_rows_are_chosen_than_a_page_has(admin_client: Client) -> None:
     page = admin_client.get(TEAMS).content.decode()
     assert "_selected_action" in page
     assert "Select all 101" not in page
+
+
+def test_a_list_without_rows_says_so_and_offers_a_new_one_where_there_can_be_one(
+    admin_client: Client,
+) -> None:
+    nothing = {path: admin_client.get(f"/admin/{path}").content.decode() for path in PATHS[1:]}
+    assert all("There is nothing here yet." in page for page in nothing.values())
+    offered = [path for path, page in nothing.items() if "</span> Add " in page]
+    assert offered == ["gateway/team/", "gateway/apikey/", "inference/model/", "jobs/price/"]
+    assert "Nothing matches." in admin_client.get(f"{TEAMS}?q=x").content.decode()
+
+
+def test_a_list_of_moments_says_that_they_are_in_utc(admin_client: Client) -> None:
+    Team.objects.create(name="blue")
+    Model.objects.create(id="tiny", context_tokens=1)
+    assert "Times are in UTC." in admin_client.get(TEAMS).content.decode()
+    assert "Times are in UTC." not in admin_client.get(MODELS).content.decode()
+
+
+def test_a_no_is_no_fault(admin_client: Client) -> None:
+    Team.objects.create(name="blue")
+    page = admin_client.get(TEAMS).content.decode()
+    (prepaid,) = re.findall(r'<td[^>]+data-label="prepaid">([^<]*)</td>', page)
+    assert prepaid.strip() == "No"

@@ -89,6 +89,16 @@ def test_the_way_to_all_of_them_is_offered_where_some_are_left_out(admin_client:
     assert "Show all" in admin_client.get(f"{REQUESTS}?q={uuid.uuid4()}").content.decode()
 
 
+def test_the_record_has_its_moments_and_its_tokens_by_kind(admin_client: Client) -> None:
+    record = make_record(
+        first_token_at=NOON + timedelta(milliseconds=1_250), input_tokens=1_100, cached_tokens=100
+    )
+    page = admin_client.get(f"{REQUESTS}{record.pk}/change/").content.decode()
+    assert "<tr><th>first token</th><td>2026-08-07 12:00:01.250</td><td>+1.250 s</td></tr>" in page
+    assert "<tr><th>input</th><td>1,000</td></tr>" in page
+    assert "taken by the engine" not in page
+
+
 def test_moments_are_shown_to_the_second(admin_client: Client) -> None:
     make_record()
     assert "2026-08-07 12:00:00" in admin_client.get(REQUESTS).content.decode()

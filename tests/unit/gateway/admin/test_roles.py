@@ -80,9 +80,23 @@ def test_only_owners_see_the_operators(client: Client, path: str) -> None:
         assert client.get(f"/admin/{path}").status_code == (200 if role == OWNER else 403)
 
 
-def test_without_a_role_nothing_is_seen(client: Client) -> None:
+@pytest.mark.parametrize("path", ["", "start/", "search/", "nowhere/", *SEEN_BY_ALL])
+def test_without_a_role_every_page_says_so_and_whom_to_ask(client: Client, path: str) -> None:
+    sign_in(client, name="ann")
+    answer = client.get(f"/admin/{path}")
+    assert answer.status_code == 403
+    page = answer.content.decode()
+    assert "<strong>ann</strong>, an account that has no role yet" in page
+    assert "Ask whoever manages the accounts" in page
+    assert 'href="/admin/start/"' not in page
+
+
+def test_without_a_role_people_see_to_their_own_account(client: Client) -> None:
     sign_in(client)
-    assert {client.get(f"/admin/{path}").status_code for path in SEEN_BY_ALL} == {403}
+    for path in ("password_change/", "password_change/done/", "two-factor/", "jsi18n/"):
+        assert client.get(f"/admin/{path}").status_code == 200, path
+    assert client.post("/admin/logout/").status_code == 200
+    assert client.get("/admin/").status_code == 302
 
 
 @pytest.mark.parametrize(("role", "may"), [(VIEWER, 0), (BILLING, 0), (OPERATOR, 1), (OWNER, 1)])

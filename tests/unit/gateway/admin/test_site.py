@@ -11,6 +11,7 @@ from django.urls import reverse
 from gateway.admin.site import NAVIGATION, OperatorSite, navigation
 from gateway.admin.theme import ModelAdmin
 from gateway.models import Team
+from inference.models import Model
 from jobs.models import RequestRecord
 from tests.unit.gateway.admin.operators import sign_in
 from tests.unit.gateway.admin.rows import NOON, new_id
@@ -53,7 +54,7 @@ def test_an_operator_is_shown_the_way_to_what_the_role_may_see(client: Client) -
         return {item["title"] for group in groups for item in group["items"]}
 
     nobody, viewer, owner = titles(""), titles("viewer"), titles("owner")
-    assert "Requests" not in nobody
+    assert nobody == set()
     assert {"Requests", "Ledger", "Engines", "Dashboard"} <= viewer
     assert owner - viewer == {
         *("Accounts", "Roles", "Changes", "Sign-ins", "Failed sign-ins"),
@@ -65,6 +66,13 @@ def test_the_search_finds_a_request_by_its_id(admin_client: Client) -> None:
     record = RequestRecord.objects.create(id=new_id(), created_at=NOON, team_id=7, model="tiny")
     page = admin_client.get(f"/admin/search/?s=msg_{record.pk}&extended=1").content.decode()
     assert f"/admin/jobs/requestrecord/{record.pk}/change/" in page
+
+
+def test_the_search_leads_to_the_row_whatever_its_id_has_in_it(admin_client: Client) -> None:
+    """Django reads `_3B` in the address of a row as a semicolon."""
+    Model.objects.create(id="vendor/llama_3B", context_tokens=1)
+    page = admin_client.get("/admin/search/?s=llama&extended=1").content.decode()
+    assert "/admin/inference/model/vendor_2Fllama_5F3B/change/" in page
 
 
 def test_the_search_shows_the_first_of_many_rows(admin_client: Client) -> None:

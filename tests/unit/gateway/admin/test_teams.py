@@ -17,6 +17,7 @@ from gateway.models import Team
 from jobs import ledger
 from jobs.models import Account, LedgerEntry, UsageDay
 from jobs.quota.client import Settler
+from tests.unit.gateway.admin.operators import sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -77,10 +78,17 @@ def test_the_list_shows_balances_in_a_fixed_number_of_queries(
 def test_a_top_up_is_booked_under_the_operator_s_name(admin_client: Client, team: Team) -> None:
     form = credit_form(admin_client, team)
     page = admin_client.post(f"{TEAMS}{team.pk}/credit/", form, follow=True).content.decode()
-    assert "top-up of 10.500000, balance 10.500000" in page
+    assert "blue: entry 1, top-up of 10.500000, balance 10.500000 units." in page
     entry = LedgerEntry.objects.get()
     assert (entry.kind, entry.amount_micros, entry.actor) == ("topup", 10_500_000, "admin")
     assert (entry.description, entry.reference) == ("invoice 7", form["nonce"])
+
+
+def test_the_page_that_gives_credit_says_to_whom(admin_client: Client, team: Team) -> None:
+    page = admin_client.get(f"{TEAMS}{team.pk}/credit/").content.decode()
+    assert "<h2>Credit for blue</h2>" in page
+    title = page[page.index("<h1") : page.index("</h1>")]
+    assert f'href="{TEAMS}{team.pk}/change/"' in title
 
 
 def test_the_same_form_sent_twice_counts_once(admin_client: Client, team: Team) -> None:
@@ -130,6 +138,23 @@ def test_giving_credit_takes_the_permission_to_add_ledger_entries(
     operator.user_permissions.add(Permission.objects.get(codename="add_ledgerentry"))
     assert client.get(f"{TEAMS}{team.pk}/credit/").status_code == 200
     assert "Give credit" in client.get(f"{TEAMS}{team.pk}/change/").content.decode()
+
+
+def test_a_team_s_page_leads_to_a_new_key_of_it(admin_client: Client, team: Team) -> None:
+    way = f"{TEAMS}{team.pk}/new_key"
+    assert way in admin_client.get(f"{TEAMS}{team.pk}/change/").content.decode()
+    response = admin_client.get(way, follow=True)
+    assert response.redirect_chain[-1] == (f"/admin/gateway/apikey/add/?team={team.pk}", 302)
+
+
+@pytest.mark.parametrize(("role", "may"), [("billing", False), ("operator", True)])
+def test_a_new_key_is_offered_to_who_may_make_one(
+    client: Client, team: Team, role: str, may: bool
+) -> None:
+    sign_in(client, role)
+    assert ("new_key" in client.get(f"{TEAMS}{team.pk}/change/").content.decode()) == may
+    response = client.get(f"{TEAMS}{team.pk}/new_key", follow=True)
+    assert response.status_code == (200 if may else 403)
 
 
 def test_there_is_no_credit_for_a_team_that_does_not_exist(admin_client: Client) -> None:
@@ -189,14 +214,16 @@ def test_what_a_team_spent_today_yesterday_and_lately_is_at_the_top_of_its_page(
     page = admin_client.get(f"{TEAMS}{team.pk}/change/").content.decode()
     assert page.index("Yesterday") < page.index('name="name"')
     table = page[page.index("Days in UTC") :]
-    spent = re.findall(r'scope="row"><a[^>]+>([^<]+)</a></th><td>([^<]+)</td>', table)
+    spent = re.findall(r'scope="row"><a[^>]+>([^<]+)</a></th><td[^>]*>([^<]+)</td>', table)
     assert spent == [
         ("Today", "0.000001"),
         ("Yesterday", "0.000020"),
         ("Last 7 days", "0.000321"),
         ("Last 30 days", "0.004321"),
     ]
-    assert "<td>3</td><td>1,200</td><td>34</td>" in table
+    assert (
+        '<td class="amount">3</td><td class="amount">1,200</td><td class="amount">34</td>' in table
+    )
 
 
 def test_each_sum_leads_to_the_ledger_s_entries_of_its_days(

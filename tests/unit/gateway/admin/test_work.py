@@ -10,6 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils import timezone
 
+from gateway.models import Team
 from jobs.models import Work
 from tests.unit.gateway.admin.operators import sign_in
 from tests.unit.gateway.admin.rows import make_batch, make_row
@@ -31,7 +32,7 @@ def test_putting_back_asks_first(admin_client: Client) -> None:
         put_back(admin_client, row, confirmed=""),
         admin_client.get(f"{ROWS}{row.pk}/requeue_this/").content.decode(),
     ):
-        assert "Put this work back into the queue?" in page
+        assert f"Put the piece of work {row.pk} back into the queue?" in page
     row.refresh_from_db()
     assert row.state == "running"
 
@@ -41,7 +42,7 @@ def test_work_that_has_not_ended_is_put_back_and_the_change_is_kept(admin_client
     running = make_row(batch, 1, state="running", worker_id=uuid.uuid4(), attempts=1)
     later = make_row(batch, 2, not_before=timezone.now() + timedelta(hours=1))
     ended = make_row(batch, 3, state="done", outcome="failed")
-    assert "Put back 2 of 3." in put_back(admin_client, running, later, ended)
+    assert "Put back: 2 of 3." in put_back(admin_client, running, later, ended)
     for row in (running, later):
         row.refresh_from_db()
         assert (row.state, row.not_before, row.attempts) == ("pending", None, 0)
@@ -60,3 +61,10 @@ def test_putting_back_takes_a_permission(client: Client) -> None:
     put_back(client, row)
     row.refresh_from_db()
     assert row.state == "running"
+
+
+def test_a_row_s_page_names_its_team(admin_client: Client) -> None:
+    team = Team.objects.create(name="blue")
+    row = make_row(make_batch(), team_id=team.pk)
+    page = admin_client.get(f"{ROWS}{row.pk}/change/").content.decode()
+    assert f'<a href="/admin/gateway/team/{team.pk}/change/" class="text-link">blue</a>' in page

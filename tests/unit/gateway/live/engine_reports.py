@@ -60,7 +60,7 @@ def sight(*reports: EngineReport, **fields: Any) -> Sight:
         "reports": {each.engine_id: each for each in reports},
         "silent": set(),
         "queues": [],
-        "records_waiting": 0,
+        "records_since_s": None,
         "records_dead": 0,
     }
     return Sight(**(known | fields))

@@ -34,17 +34,20 @@ def test_nobody_else_may() -> None:
     assert permissions_of("") is None
     assert permissions_of("unknown") is None
     assert permissions_of(session_of(User.objects.create_user("customer"))) is None
+    assert permissions_of(session_of(User.objects.create_user("new", is_staff=True))) is None
 
 
 @pytest.mark.django_db
 def test_what_is_taken_from_an_account_counts_at_once() -> None:
     user = User.objects.create_user("operator", password="before", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_batch"))
     sessions = [session_of(user), session_of(user)]
     assert permissions_of(sessions[0]) is not None
     user.set_password("after")
     user.save()
     assert permissions_of(sessions[0]) is None
     session = session_of(user)
+    assert permissions_of(session) is not None
     User.objects.filter(pk=user.pk).update(is_staff=False)
     assert permissions_of(session) is None
 

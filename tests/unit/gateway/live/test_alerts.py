@@ -11,7 +11,7 @@ from gateway.live.alerts import Alert, Facts, of_balances, of_batches, of_servic
 from gateway.live.engines import Lost, ModelState
 from gateway.live.traffic import Failures, Latency
 from gateway.live.usage import Short
-from gateway.live.work import BatchState
+from gateway.live.work import BatchState, Waiting
 from inference.transport.frames import EngineState
 from tests.unit.gateway.live.engine_reports import NOW_S, report
 
@@ -53,7 +53,32 @@ def test_nothing_is_said_when_all_is_well() -> None:
 def test_a_model_without_an_engine_is_not_served() -> None:
     assert one(found(states=unserved(), reports=())) == ("no_engine", "critical")
     (alert,) = found(states=unserved(), reports=())
-    assert alert.link == "/admin/inference/model/m/change/"
+    assert alert.text == "No engine serves m: callers get 503."
+    assert (alert.link, alert.about) == ("/admin/engines/#unserved", "m")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said"),
+    [
+        ({"m": Waiting(0, 0), "n": Waiting(5, 5)}, "callers get 503."),
+        ({"m": Waiting(1, 0)}, "503, and 1 row of batches waits for it."),
+        ({"m": Waiting(0, 2)}, "503, and 2 background responses wait for it."),
+        (
+            {"m": Waiting(1200, 1), "": Waiting(3, 0)},
+            "503, and at least 1,200 rows of batches and 1 background response wait for it.",
+        ),
+    ],
+)
+def test_what_waits_for_a_missing_engine_is_counted(waiting: dict[str, Waiting], said: str) -> None:
+    (alert,) = found(states=unserved(), reports=(), waiting=waiting)
+    assert alert.text.endswith(said)
+
+
+def test_the_way_to_a_model_is_right_whatever_its_id_has_in_it() -> None:
+    """Django reads `_3B` in the address of a row as a semicolon."""
+    failed = report(model="llama_3B", state=EngineState.FAILED)
+    (alert,) = found(reports=(failed,))
+    assert alert.link == "/admin/inference/model/llama_5F3B/change/"
 
 
 def test_an_engine_that_loads_is_waited_for() -> None:
@@ -121,9 +146,14 @@ def test_targets_that_are_missed_are_told(
 
 
 def test_records_that_are_not_written_down_are_told() -> None:
-    assert found(behind_since_s=NOW_S - 5) == []
-    assert one(found(behind_since_s=NOW_S - 15)) == ("clerk_behind", "critical")
+    assert found(records_since_s=NOW_S - 5) == []
+    assert one(found(records_since_s=NOW_S - 15)) == ("clerk_behind", "critical")
     assert one(found(records_dead=2)) == ("dead_records", "warning")
+
+
+def test_a_clerk_is_not_blamed_for_what_redis_does_not_say() -> None:
+    alert = found(records_since_s=NOW_S - 15, away=("redis",))
+    assert one(alert) == ("away", "critical")
 
 
 def test_what_does_not_answer_is_told_once() -> None:
@@ -172,7 +202,7 @@ def test_batches_that_will_be_late_are_told(fields: dict[str, Any], is_late: boo
 def test_an_alert_that_stands_is_the_same_a_second_later() -> None:
     late = [batch(forecast_s=int(NOW_S) + 9999)]
     assert of_batches(late, NOW_S) == of_batches(late, NOW_S + 1)
-    lost = {"lost": (Lost(report(), NOW_S - 60),), "behind_since_s": NOW_S - 60}
+    lost = {"lost": (Lost(report(), NOW_S - 60),), "records_since_s": NOW_S - 60}
     assert found(**lost) == found(**lost, now_s=NOW_S + 1)
 
 

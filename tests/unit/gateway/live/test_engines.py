@@ -159,10 +159,9 @@ def test_queues_are_added_up_by_lane() -> None:
     assert part(source, "queue/flex") == {"waiting": 0, "since_s": None, "running": 0}
 
 
-def test_a_clerk_is_behind_for_as_long_as_much_waits_for_it() -> None:
+def test_since_when_records_wait_is_kept_as_the_last_look_found_it() -> None:
     source = engines()
-    for seconds, waiting in ((0, 99), (1, 100), (2, 500)):
-        source.see(sight(records_waiting=waiting), NOW_S + seconds)
-    assert source.behind_since_s == NOW_S + 1
-    source.see(sight(records_waiting=0), NOW_S + 3)
-    assert source.behind_since_s is None
+    source.see(sight(records_since_s=NOW_S - 3), NOW_S)
+    assert source.records_since_s == NOW_S - 3
+    source.see(sight(), NOW_S + 1)
+    assert source.records_since_s is None

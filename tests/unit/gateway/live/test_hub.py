@@ -170,3 +170,21 @@ async def test_after_a_defect_pages_are_let_go_so_that_they_come_again(
     await hub.join(page)
     await eventually(lambda: len(page.heard) == 2)
     hub.leave(page)
+
+
+async def test_pages_are_let_go_too_when_it_cannot_begin(
+    board: FakeBoard, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def fail(options: TransportOptions) -> AsyncIterator[FakeBoard]:
+        raise OSError("no more sockets")
+        yield board
+
+    hub, page = Hub(OPTIONS), Page()
+    with monkeypatch.context() as patch:
+        patch.setattr(board, "open", fail)
+        await hub.join(page)
+        await eventually(lambda: page.given_up)
+    await hub.join(page)
+    await eventually(lambda: len(page.heard) == 1)
+    hub.leave(page)

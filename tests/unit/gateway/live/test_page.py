@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission
 from django.contrib.staticfiles import finders
 from django.test import Client
 
 from gateway.config import BASE_DIR
 from gateway.sockets import LIVE_PATH
+from tests.unit.gateway.admin.operators import sign_in
 
 SCRIPTS = BASE_DIR / "gateway" / "static" / "gateway"
 
@@ -23,10 +25,35 @@ def test_it_connects_to_the_socket_that_there_is(admin_client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_it_is_for_every_operator_and_nobody_else(client: Client) -> None:
+def test_it_is_for_every_role_and_nobody_else(client: Client) -> None:
     assert client.get("/admin/").status_code == 302
-    client.force_login(User.objects.create_user("viewer", is_staff=True))
-    assert 'id="board"' in client.get("/admin/").content.decode()
+    sign_in(client, name="nobody")
+    assert 'id="board"' not in client.get("/admin/").content.decode()
+    for role in ("viewer", "operator", "billing", "owner"):
+        sign_in(client, role, name=role)
+        assert 'id="board"' in client.get("/admin/").content.decode()
+
+
+def ways_of(client: Client) -> dict[str, str]:
+    """Return where the figures of the page lead, by what they are called."""
+    page = client.get("/admin/").content.decode()
+    ways = re.findall(r'<dt><a href="([^"]+)">([^<]+)</a></dt>', page)
+    return {name: unescape(address) for address, name in ways}
+
+
+@pytest.mark.django_db
+def test_a_figure_leads_to_what_it_counts(admin_client: Client) -> None:
+    ways = ways_of(admin_client)
+    assert ways["Failed, last hour"].endswith("?status__exact=failed&within=hour")
+    assert ways["Waiting"].endswith("/jobs/work/?state__exact=pending")
+    assert {admin_client.get(address).status_code for address in ways.values()} == {200}
+
+
+@pytest.mark.django_db
+def test_a_figure_leads_nowhere_for_who_may_not_go_there(client: Client) -> None:
+    user = sign_in(client, "viewer")
+    user.groups.get().permissions.remove(Permission.objects.get(codename="view_requestrecord"))
+    assert {"Waiting", "Engines ready"} == set(ways_of(client))
 
 
 @pytest.mark.django_db

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from datetime import date, timedelta
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from gateway.live.reading import Reader
-from gateway.live.usage import DaySums, Purse, Usage, read_usage
+from gateway.live.usage import DaySums, Purse, Usage, add_up, read_purses, read_spend
 from gateway.models import Team
 from jobs import ledger
 from jobs.models import UsageDay
@@ -28,7 +30,8 @@ def day(days_ago: int, cost: int, team_id: int = 1, model: str = "m") -> DaySums
 
 def seen(*days: DaySums, purses: dict[int, Purse] = TEAMS) -> Usage:
     source = Usage(Reader())
-    source.see(days, purses, TODAY)
+    past = add_up((each for each in days if each.day < TODAY), TODAY)
+    source.see(past, add_up((each for each in days if each.day == TODAY), TODAY), purses)
     return source
 
 
@@ -91,6 +94,37 @@ def test_a_balance_is_short_if_it_does_not_last_a_usual_day(
     assert [short.team_id for short in source.short] == ([1] if is_short else [])
 
 
+class Remembering(Reader):
+    """Finds nothing, and remembers which days it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[date, date]] = []
+
+    async def read(self, call: Callable[[], Any]) -> Any:
+        if call is read_purses:
+            return {}
+        assert isinstance(call, partial)
+        first, last, today = call.args
+        self.asked.append((first, last))
+        return add_up([], today)
+
+
+async def test_days_that_are_over_are_read_now_and_then_and_when_a_day_ends() -> None:
+    reader = Remembering()
+    source = Usage(reader)
+    evening = datetime(2026, 8, 7, 23, 59, 50, tzinfo=UTC)
+    for now in (evening - timedelta(seconds=605), evening - timedelta(seconds=10), evening):
+        await source.look(now)
+    today, before = (TODAY, TODAY), (TODAY - timedelta(days=29), TODAY - timedelta(days=1))
+    assert reader.asked == [before, today, today, before, today]
+    reader.asked.clear()
+    await source.look(evening + timedelta(seconds=15))
+    assert reader.asked == [
+        tuple(day + timedelta(days=1) for day in each) for each in (before, today)
+    ]
+
+
 @pytest.mark.django_db
 def test_usage_and_balances_are_read() -> None:
     today = timezone.now().date()
@@ -107,9 +141,14 @@ def test_usage_and_balances_are_read() -> None:
             cost_micros=5,
         )
     ledger.top_up(prepaid.pk, 70)
-    days, purses = read_usage(today - timedelta(days=29))
-    assert [(each.day, each.team_id, each.sums["cost_micros"]) for each in sorted(days)] == [
-        (today - timedelta(days=1), free.pk, 5),
-        (today, free.pk, 10),
-    ]
-    assert purses == {prepaid.pk: Purse("prepaid", 70), free.pk: Purse("free", None)}
+    spend = read_spend(today - timedelta(days=29), today, today)
+    assert {name: each.teams[free.pk]["cost_micros"] for name, each in spend.items()} == {
+        "today": 10,
+        "yesterday": 5,
+        "week": 15,
+        "month": 15,
+    }
+    assert spend["week"].models == {"m": spend["week"].teams[free.pk]}
+    before = read_spend(today - timedelta(days=29), today - timedelta(days=1), today)
+    assert before["week"].teams[free.pk]["cost_micros"] == 5
+    assert read_purses() == {prepaid.pk: Purse("prepaid", 70), free.pk: Purse("free", None)}

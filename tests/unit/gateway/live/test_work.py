@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from gateway.live.reading import Reader
-from gateway.live.work import Found, OpenBatch, Work, read_work
+from gateway.live.work import Found, OpenBatch, Waiting, Work, read_work
 from jobs.models import Batch
 from jobs.work.backlog import Backlog
 
@@ -97,6 +97,7 @@ def test_queues_are_told_by_lane() -> None:
     }
     assert json.loads(source.parts["queue/background"])["waiting"] == 2
     assert json.loads(source.parts["batch"]) == {"open": 3}
+    assert source.waiting == {"m": Waiting(5, 2), "n": Waiting(1, 0)}
 
 
 @pytest.mark.django_db

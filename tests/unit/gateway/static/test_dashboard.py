@@ -60,6 +60,14 @@ const last = () => opened.at(-1);
 _SEEN = "return { at: opened.map((socket) => socket.at), told, heard, url: opened[0].url };"
 
 
+def test_days_are_dates_in_utc(scripts: Scripts) -> None:
+    shown = scripts.run(
+        FORMAT,
+        "return [m.days(1764460800, 0, 0), m.days(1764547199, 0, 0), m.days(1764460800, 6, 0)];",
+    )
+    assert shown == ["2025-11-30", "2025-11-30", "2025-11-24 to 2025-11-30"]
+
+
 def play(scripts: Scripts, steps: str) -> dict[str, Any]:
     played: dict[str, Any] = scripts.run(CONNECTION, _PLAY + steps + _SEEN)
     return played

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import unescape
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -11,7 +11,8 @@ from django.http import StreamingHttpResponse
 from django.test import Client
 
 from gateway.models import Team
-from tests.unit.gateway.admin.screens.rows import make_batch, make_row, operator
+from inference.models import Model
+from tests.unit.gateway.admin.screens.rows import NOON, make_batch, make_row, operator
 
 pytestmark = pytest.mark.django_db
 
@@ -94,6 +95,56 @@ def test_a_page_that_there_cannot_be_is_the_first(admin_client: Client, after: s
     assert "row-1<" in page_of(admin_client, f"{batch.pk}/?after={after}")
 
 
+def test_cancelling_says_what_became_of_the_rows(admin_client: Client) -> None:
+    batch = make_batch(total=5, completed=1)
+    make_row(batch, 1, outcome="completed")
+    for line in (2, 3):
+        make_row(batch, line, state="running")
+    for line in (4, 5):
+        make_row(batch, line)
+    page = admin_client.post(f"{BATCHES}{batch.pk}/cancel/", follow=True).content.decode()
+    assert "Cancelled: the 2 rows that run may end, no others begin." in page
+
+
+def test_one_whose_file_is_still_read_has_begun_none(admin_client: Client) -> None:
+    batch = make_batch(status="validating")
+    page = admin_client.post(f"{BATCHES}{batch.pk}/cancel/", follow=True).content.decode()
+    assert "Cancelled: none of its rows had begun." in page
+
+
+@pytest.mark.parametrize(
+    ("completed", "cancelled", "failed", "looks_well"),
+    [(4, 0, 0, True), (2, 1, 1, True), (1, 3, 0, False), (0, 4, 0, False), (0, 0, 0, True)],
+)
+def test_a_bar_of_rows_without_an_answer_does_not_look_like_success(
+    admin_client: Client, completed: int, cancelled: int, failed: int, looks_well: bool
+) -> None:
+    batch = make_batch(total=4, completed=completed, cancelled=cancelled, failed=failed)
+    assert ("op-without" not in page_of(admin_client, f"{batch.pk}/")) == looks_well
+
+
+def test_rows_that_never_ran_say_why(admin_client: Client) -> None:
+    batch = make_batch(status="cancelled", total=2, cancelled=1, expired=1)
+    make_row(batch, 1, outcome="cancelled")
+    make_row(batch, 2, outcome="expired")
+    page = page_of(admin_client, f"{batch.pk}/")
+    assert "<td>cancelled</td>\n    <td>cancelled</td>" in page
+    assert "<td>expired</td>\n    <td>expired</td>" in page
+
+
+def test_one_that_stands_still_says_why(admin_client: Client) -> None:
+    Model.objects.create(id="tiny", context_tokens=1)
+    batch = make_batch(total=1)
+    make_row(batch, 1)
+    page = page_of(admin_client, f"{batch.pk}/")
+    assert "Waiting:</strong> no engine serves tiny." in page
+    assert "/admin/engines/#unserved" in page
+    assert "/admin/inference/model/tiny/change/" in page
+    seen = operator("view_batch").get(f"{BATCHES}{batch.pk}/").content.decode()
+    assert "no engine serves tiny." in seen
+    assert "/admin/engines/#unserved" not in seen
+
+
 def test_cancelling_asks_first(admin_client: Client) -> None:
     batch = make_batch(total=1)
     make_row(batch, 1)
@@ -101,16 +152,28 @@ def test_cancelling_asks_first(admin_client: Client) -> None:
     batch.refresh_from_db()
     assert batch.cancelling_at is None
     response = admin_client.post(f"{BATCHES}{batch.pk}/cancel/", follow=True)
-    assert "no others begin" in response.content.decode()
+    said = unescape(response.content.decode())
+    assert "Cancelled: a row is cancelled, and none was running." in said
     batch.refresh_from_db()
     assert batch.cancelling_at is not None
     assert LogEntry.objects.get(object_id=str(batch.pk)).change_message == "Cancelled."
 
 
-def test_cancelling_what_is_over_says_that_nothing_has_changed(admin_client: Client) -> None:
-    batch = make_batch(status="completed")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": "completed"},
+        {"status": "cancelling", "cancelling_at": NOON},
+        {"status": "cancelled", "cancelling_at": NOON},
+    ],
+)
+def test_cancelling_what_is_over_or_cancelled_says_that_nothing_has_changed(
+    admin_client: Client, fields: dict[str, Any]
+) -> None:
+    batch = make_batch(**fields)
     response = admin_client.post(f"{BATCHES}{batch.pk}/cancel/", follow=True)
     assert "nothing has changed" in response.content.decode()
+    assert not LogEntry.objects.exists()
 
 
 def test_cancelling_takes_its_permission() -> None:

@@ -9,7 +9,7 @@ from django.conf import settings as django_settings
 from django.test import Client
 from pytest_django import Settings
 
-from gateway.admin.screens.first_steps import Step, first_steps, read_reports
+from gateway.admin.screens.first_steps import Step, first_steps
 from gateway.keys import mint
 from gateway.models import Team
 from gateway.session_keys import Purpose, open_session
@@ -99,9 +99,21 @@ def test_engines_say_what_they_are_at() -> None:
     assert "tiny: 1 ready." in step(title).text
 
 
-def test_an_engine_of_another_version_is_not_there() -> None:
-    beat(b"nonsense")
-    assert read_reports() == []
+def test_it_is_not_done_while_an_enabled_model_has_no_engine(admin_client: Client) -> None:
+    for name in ("off", "tiny", "vendor/archive"):
+        Model.objects.create(id=name, context_tokens=1, enabled=name != "off")
+    mint("laptop", "blue")
+    make_record()
+    beat(encode(report(EngineState.READY)))
+    missing = step("An engine that serves it")
+    assert not missing.done
+    assert missing.text.startswith("vendor/archive: no engine is running. tiny: 1 ready.")
+    assert "check_engine vendor/archive" in missing.commands
+    page = admin_client.get("/admin/start/").content.decode()
+    assert "Next: <strong>An engine that serves it</strong>" in page
+    Model.objects.filter(pk="vendor/archive").update(enabled=False)
+    page = admin_client.get("/admin/start/").content.decode()
+    assert "Everything that is needed is there." in page
 
 
 def test_a_redis_that_is_away_is_said_to_be_so(settings: Settings) -> None:
@@ -115,7 +127,7 @@ def test_keys_of_the_admin_s_own_pages_do_not_count() -> None:
 
 
 def test_every_operator_may_see_it(client: Client) -> None:
-    assert operator().get("/admin/start/").status_code == 200
+    assert operator("view_batch").get("/admin/start/").status_code == 200
     assert client.get("/admin/start/").status_code == 302
 
 

@@ -10,6 +10,7 @@ from django.test import Client
 
 from gateway.keys import digest, load_principals
 from gateway.models import ApiKey, Team
+from inference.models import Model
 from tests.unit.gateway.admin.screens.rows import operator
 
 pytestmark = pytest.mark.django_db
@@ -65,6 +66,27 @@ def test_what_is_wrong_is_said(
     assert response.status_code == 400
     assert response.json() == {"error": message}
     assert not ApiKey.objects.exists()
+
+
+def test_who_paid_last_is_chosen_the_next_time_in_this_session_alone(
+    admin_client: Client, team: Team
+) -> None:
+    Model.objects.create(id="tiny", context_tokens=1)
+    Team.objects.create(name="aaa")
+    chosen = f'<option value="{team.pk}" selected>'
+    pages = ("/admin/playground/", "/admin/batches/new/")
+    for page in pages:
+        shown = admin_client.get(page).content.decode()
+        assert '<option value="">Choose a team</option>' in shown
+        assert " selected>" not in shown
+    ask(admin_client, team)
+    for page in pages:
+        assert chosen in admin_client.get(page).content.decode()
+    assert chosen not in operator("add_apikey").get(pages[0]).content.decode()
+
+
+def test_the_only_team_needs_no_choice(admin_client: Client, team: Team) -> None:
+    assert "Choose a team" not in admin_client.get("/admin/batches/new/").content.decode()
 
 
 def test_an_id_that_is_none_is_refused(admin_client: Client) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from gateway.admin.screens import playground
+from gateway.admin.waiting import Look
 from gateway.models import Team
 from inference.models import Model
 from tests.unit.gateway.admin.screens.rows import operator
+from tests.unit.gateway.live.engine_reports import report
 
 pytestmark = pytest.mark.django_db
 
@@ -39,6 +42,21 @@ def test_it_offers_teams_and_enabled_models(admin_client: Client) -> None:
     assert options["purpose"] == "PLAYGROUND"
     assert options["request_url"] == "/admin/requests/ID/"
     assert "playground.js" in page
+
+
+def test_it_prefers_a_model_that_is_served(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Team.objects.create(name="blue")
+    for name in ("archive", "tiny"):
+        Model.objects.create(id=name, context_tokens=100)
+    served = Look([report(model="tiny")], frozenset())
+    monkeypatch.setattr(playground, "look", lambda: served)
+    page = admin_client.get(PAGE).content.decode()
+    assert '<option value="archive" >archive (no engine)</option>' in page
+    assert '<option value="tiny" selected>tiny</option>' in page
+    page = admin_client.get(PAGE, {"model": "archive"}).content.decode()
+    assert '<option value="archive" selected>' in page
 
 
 def test_a_model_s_name_cannot_leave_its_script_tag(admin_client: Client) -> None:

@@ -116,8 +116,19 @@ def test_it_tells_why_a_request_failed(admin_client: Client) -> None:
     )
     page = page_of(admin_client, record.pk)
     assert "no engine of tiny is up" in page
-    assert "No engine of this model was up." in page
+    assert "No engine of this model was ready." in page
     assert '"type": "api_error"' in page
+
+
+def test_an_upstream_that_is_full_is_not_put_down_to_our_queue(admin_client: Client) -> None:
+    told = {"status": "failed", "ending": "failed", "detail": "overloaded"}
+    upstream = page_of(
+        admin_client,
+        make_record(**told, engine_id=new_id(), error="the upstream answered 529: full").pk,
+    )
+    assert "nothing here was. Try again later, or set a fallback model." in upstream
+    assert "max_waiting" not in upstream
+    assert "max_waiting" in page_of(admin_client, make_record(**told).pk)
 
 
 def test_it_tells_which_model_was_asked_for_where_another_answered(admin_client: Client) -> None:
