@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from django.db import Error, connection
 from redis.exceptions import RedisError
 
-from gateway.keys import Principal, digest, load_principals
+from gateway.keys import Principal, digest, is_key, load_principals
 from inference.catalogue import Catalogue, load_catalogue
 from inference.errors import ErrorCode, TandemError
 from inference.transport.connection import RETRY_AFTER_S, connect
@@ -66,6 +66,15 @@ class Snapshot(Generic[T]):
         # Shielded: a caller that goes away must not start a second load beside the first.
         await asyncio.shield(self._refresh(time.monotonic() - max_age_s))
 
+    async def refresh_since(self, moment: float, interval_s: float) -> None:
+        """Wait for a load that began after a moment, by the monotonic clock.
+
+        Loads that are begun for this are `interval_s` apart from the ones before.
+        """
+        if self._began_at < moment:
+            await asyncio.sleep(self._began_at + interval_s - time.monotonic())
+        await asyncio.shield(self._refresh(moment))
+
     async def _refresh(self, not_before: float) -> None:
         async with self._lock:
             if self._began_at >= not_before:
@@ -100,11 +109,17 @@ class KeyDirectory:
     async def resolve(self, plaintext: str) -> Principal | None:
         """Like `find`, but look for an unknown key in the database first.
 
-        However many unknown keys arrive, the database is read once per `RESOLVE_INTERVAL_S`.
+        A key works from the moment that it is made, and however many unknown keys arrive, the
+        database is read once per `RESOLVE_INTERVAL_S`: so one that may have been made since the
+        last time waits for the next. What cannot be a key is not looked for twice.
         """
+        asked_at = time.monotonic()
         principal = self.find(plaintext)
         if principal is None:
             await self._snapshot.refresh(max_age_s=RESOLVE_INTERVAL_S)
+            principal = self.find(plaintext)
+        if principal is None and is_key(plaintext):
+            await self._snapshot.refresh_since(asked_at, RESOLVE_INTERVAL_S)
             principal = self.find(plaintext)
         return principal
 

@@ -27,6 +27,8 @@ from jobs.quota.claims import Limits
 
 KEY_START = "sk-tandem-"
 _PREFIX_LENGTH = len(KEY_START) + 6
+_SECRET_BYTES = 32
+_LENGTH = len(KEY_START) + len(secrets.token_urlsafe(_SECRET_BYTES))
 _NAME_LENGTH = 200
 _KEY = re.compile(re.escape(KEY_START) + r"[A-Za-z0-9_-]+")
 
@@ -62,6 +64,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return not self.allowed_models or model.lower() in self.allowed_models
 
 
+def is_key(text: str) -> bool:
+    """Say whether a text has the form of a key."""
+    return len(text) == _LENGTH and _KEY.fullmatch(text) is not None
+
+
 def digest(plaintext: str) -> bytes:
     """Return what is stored of a key."""
     return hashlib.sha256(plaintext.encode("utf-8", "surrogatepass")).digest()
@@ -69,7 +76,7 @@ def digest(plaintext: str) -> bytes:
 
 def give_secret(key: ApiKey) -> str:
     """Give an unsaved key its secret and return it: the only time that anyone sees it."""
-    plaintext = KEY_START + secrets.token_urlsafe(32)
+    plaintext = KEY_START + secrets.token_urlsafe(_SECRET_BYTES)
     key.prefix = plaintext[:_PREFIX_LENGTH]
     key.digest = digest(plaintext)
     return plaintext

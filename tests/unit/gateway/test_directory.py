@@ -176,6 +176,54 @@ async def test_a_flood_of_unknown_keys_reads_the_database_once_a_second(
     assert loader.calls == 2
 
 
+class Clock:
+    """The monotonic clock, which goes on only by sleeping and by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        self._sleep = asyncio.sleep
+        monkeypatch.setattr("gateway.directory.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("gateway.directory.asyncio.sleep", self.sleep)
+
+    async def sleep(self, delay_s: float) -> None:
+        until_s = self.now_s + delay_s
+        await self._sleep(0)
+        self.now_s = max(self.now_s, until_s)
+
+
+def new_key(number: int) -> str:
+    return f"sk-tandem-{number:043}"
+
+
+async def test_a_key_made_since_the_last_load_works_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    loader = Loader()
+    snapshot = Snapshot("keys", loader)
+    await snapshot.refresh()
+    clock.now_s += 0.9
+    loader.result = {digest(new_key(1)): principal("laptop")}
+    assert await KeyDirectory(snapshot).resolve(new_key(1)) == principal("laptop")
+    assert (loader.calls, clock.now_s) == (2, 101.0)
+
+
+async def test_a_flood_of_what_may_be_new_keys_reads_the_database_once_a_second_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    loader = Loader()
+    snapshot = Snapshot("keys", loader)
+    keys = KeyDirectory(snapshot)
+    await snapshot.refresh()
+    clock.now_s += 0.9
+    assert await asyncio.gather(*(keys.resolve(new_key(n)) for n in range(50))) == [None] * 50
+    assert (loader.calls, clock.now_s) == (2, 101.0)
+    clock.now_s += 0.1
+    assert await keys.resolve(new_key(51)) is None
+    assert (loader.calls, clock.now_s) == (3, 102.0)
+
+
 async def test_a_known_key_never_touches_the_database() -> None:
     loader = Loader()
     loader.result = {digest("known"): principal("laptop")}

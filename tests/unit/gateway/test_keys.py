@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
@@ -28,6 +29,17 @@ def revoke_named(name: str) -> int:
 def test_a_key_has_the_project_s_form_and_256_random_bits() -> None:
     assert re.fullmatch(r"sk-tandem-[A-Za-z0-9_-]{43}", keys.mint("laptop"))
     assert keys.mint("laptop") != keys.mint("laptop")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda key: key[:-1], lambda key: key + "a", str.upper],
+    ids=["short", "long", "loud"],
+)
+def test_what_has_the_form_of_a_key_is_known(change: Callable[[str], str]) -> None:
+    plaintext = keys.mint("laptop")
+    assert keys.is_key(plaintext)
+    assert not keys.is_key(change(plaintext))
 
 
 def test_only_the_hash_and_the_prefix_are_stored() -> None:
