@@ -19,8 +19,8 @@ Command = tuple[Any, ...]
 class Lines:
     """As many connections as are used at once. Answers are told as Redis gives them.
 
-    To borrow a connection from redis-py's pool, and to have its answer interpreted, costs as much
-    again as to use it.
+    Requests wait for these commands: they go neither through redis-py's pool, with its locks, nor
+    through what it makes of answers.
     """
 
     def __init__(self, client: redis.asyncio.Redis) -> None:

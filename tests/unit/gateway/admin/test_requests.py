@@ -20,10 +20,10 @@ from pytest_django import DjangoAssertNumQueries
 
 from gateway.admin.transcript import without_images
 from gateway.models import Team
-from inference.events import Usage
 from inference.request import TextPart
 from jobs import ledger
-from jobs.models import AuditSeal, LedgerEntry, Price, RequestBody, RequestRecord
+from jobs.models import AuditSeal, Price, RequestBody, RequestRecord
+from tests.unit.gateway.admin.screens.rows import bill
 
 pytestmark = pytest.mark.django_db
 
@@ -48,21 +48,6 @@ def make_record(**fields: Any) -> RequestRecord:
         "detail": "end",
     }
     return RequestRecord.objects.create(**(empty | fields))
-
-
-def bill(record: RequestRecord, price: Price | None = None) -> LedgerEntry:
-    charge = ledger.Charge(
-        request_id=str(record.pk),
-        team_id=record.team_id,
-        key_id=str(record.key_id),
-        model=record.model,
-        lane=record.lane,
-        usage=Usage(prompt_tokens=10, cached_tokens=0, output_tokens=5),
-        cost_micros=1_234_567,
-        price_id=price.pk if price else None,
-    )
-    ledger.charge([charge], timezone.now())
-    return LedgerEntry.objects.get(request_id=record.pk)
 
 
 def shown(client: Client, address: str) -> list[str]:
